@@ -23,6 +23,7 @@ Precision = Literal["fp16", "bf16", "fp8"]
 CommDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
 Schedule = Literal["1f1b", "gpipe"]
 AttentionKernel = Literal["flash", "unfused"]
+TpOverlap = Literal["none", "async", "ring"]
 Compression = Literal["none", "bf16", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
 
 IntArray = npt.NDArray[np.int64]
@@ -53,8 +54,9 @@ class Choices(Model, frozen=True):
     overlap_grad_reduce: bool = True
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
-    tp_overlap: bool = False
-    """Tensor-parallel communication pipelined with its GEMM (Megatron's userbuffers)."""
+    tp_overlap: TpOverlap = "async"
+    """What tensor-parallel communication hides behind: nothing; ``async``: Megatron's, the input gradient's
+    reduction behind the weight gradient's GEMM; ``ring``: every exchange pipelined with its own GEMM."""
 
 
 NUMBERS = ("tp", "pp", "vpp", "dp", "cp", "micro_batch", "recompute_layers", "shard_domain", "bucket_bytes")
