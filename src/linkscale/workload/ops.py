@@ -42,6 +42,8 @@ class Attention(Model, frozen=True, tag="attention"):
     v_dim: int
     causal: bool = True
     window: int | None = None
+    dropout: bool = False
+    """Dropout on the probabilities."""
 
 
 class Norm(Model, frozen=True, tag="norm"):
@@ -71,6 +73,8 @@ class Elementwise(Model, frozen=True, tag="elementwise"):
     saves: int
     region: Region
     fusable: bool = True
+    mask_bytes: int = 0
+    """Bytes per token of a dropout mask, written forward and read backward."""
 
 
 class Embedding(Model, frozen=True, tag="embedding"):

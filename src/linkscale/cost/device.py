@@ -1,0 +1,64 @@
+"""Device: the rates at which one GPU computes and moves bytes under given choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from linkscale.base.errors import InputError
+from linkscale.hardware.types import Gpu
+from linkscale.plan.strategy import Choices
+from linkscale.profile.values import AttentionCurve, Profile
+
+
+@dataclass(frozen=True)
+class Device:
+    """Rates of one GPU. ``gemm`` runs in the precision of the linear layers, ``half`` in 16 bits."""
+
+    gemm_flops_per_s: float
+    half_flops_per_s: float
+    memory_bytes_per_s: float
+    sm_count: float
+    k_half: float
+    attention: AttentionCurve | None
+    op_launch_s: float
+    low_precision: bool
+
+
+def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
+    """Combine a GPU's label rates with the achieved shares of a profile."""
+    half = "fp16" if choices.precision == "fp16" or not gpu.peak_flops_per_s.get("bf16") else "bf16"
+    return Device(
+        gemm_flops_per_s=_achieved(gpu, profile, choices.precision),
+        half_flops_per_s=_achieved(gpu, profile, half),
+        memory_bytes_per_s=gpu.memory_bandwidth_bytes_per_s * profile.hbm_fraction,
+        sm_count=float(gpu.sm_count),
+        k_half=profile.gemm_k_half,
+        attention=_attention(choices, profile),
+        op_launch_s=profile.op_launch_s,
+        low_precision=choices.precision == "fp8",
+    )
+
+
+def _achieved(gpu: Gpu, profile: Profile, precision: str) -> float:
+    peak = gpu.peak_flops_per_s.get(precision, 0.0)
+    if not peak:
+        known = ", ".join(p for p, rate in sorted(gpu.peak_flops_per_s.items()) if rate)
+        raise InputError(f"{gpu.name} has no {precision} matrix unit; it has {known}: pass --precision")
+    return peak * profile.gemm_fraction.get(precision, min(profile.gemm_fraction.values()))
+
+
+def _attention(choices: Choices, profile: Profile) -> AttentionCurve | None:
+    if choices.attention == "unfused" or not profile.attention:
+        return None
+    return profile.attention[profile.attention_by_stack[choices.stack]]
+
+
+def attention_rate(curve: AttentionCurve, seq: float, head_dim: int, causal: bool) -> float:
+    """Interpolate a curve's forward FLOP/s at a sequence length, for the nearest measured head dimension."""
+    rates = curve.forward_causal_flops_per_s if causal else curve.forward_full_flops_per_s
+    key = min(rates, key=lambda dim: (abs(int(dim) - head_dim), int(dim)))
+    rate = float(np.interp(np.log2(seq), np.log2(curve.seq), rates[key]))
+    # Below the measured sizes a kernel's fill costs what it costs at the smallest one: rate falls with length.
+    return rate * min(1.0, seq / curve.seq[0])

@@ -1,0 +1,59 @@
+"""Profile: what measurements taught about one GPU generation and stack, as values.
+
+A profile holds few physical parameters. Each comes from a cited table of measurements; none belongs to a
+single run, model or source. The file that ships them is ``data/shipped.yaml``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from linkscale.base.errors import InputError
+from linkscale.base.model import Model
+
+AttentionName = Literal["fa2", "fa3", "cudnn", "fa4"]
+
+
+class AttentionCurve(Model, frozen=True):
+    """Achieved FLOP/s of fused attention by sequence length, forward and backward.
+
+    Rates count ``4 * b * s^2 * h * d`` forward, halved when causal, and 2.5 times that backward. Keys of the
+    maps are the head dimension; values align with ``seq``.
+    """
+
+    seq: tuple[float, ...]
+    forward_causal_flops_per_s: dict[str, tuple[float, ...]]
+    forward_full_flops_per_s: dict[str, tuple[float, ...]]
+    backward_ratio: float
+    """Backward rate over forward rate."""
+    source: str
+
+
+class Profile(Model, frozen=True):
+    """Calibrated parameters of one GPU generation under one stack."""
+
+    name: str
+    gemm_fraction: dict[str, float]
+    """Best achieved share of the dense peak, by precision."""
+    gemm_k_half: float
+    """Depth K at which a tile's pipeline fill costs as much as its work: eff = K / (K + k_half)."""
+    hbm_fraction: float
+    """Achieved share of the memory's label bandwidth in streaming kernels."""
+    attention: dict[str, AttentionCurve]
+    attention_by_stack: dict[str, str]
+    op_launch_s: float
+    """Host time to launch one eager operation."""
+    nic_fraction: float
+    """Achieved share of a NIC's wire rate."""
+    nvls_fraction: float
+    """All-reduce algorithm bandwidth of in-switch reduction over NCCL's NVLink bandwidth."""
+    jitter: float
+    """Relative standard deviation of compute speed between GPUs."""
+    interval_sigma: float
+    """Standard deviation of log(measured / predicted) that the p10-p90 interval is built from."""
+    sources: dict[str, str]
+
+    def __post_init__(self) -> None:
+        for name in ("hbm_fraction", "nic_fraction", "nvls_fraction"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InputError(f"profile {self.name!r}: {name} = {getattr(self, name)}; it must lie in (0, 1]")
