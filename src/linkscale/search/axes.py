@@ -1,0 +1,157 @@
+"""Axes: which values of each field of a strategy a search looks at.
+
+Choices (categories) come as combinations that make sense together, numbers as plain lists; ``space.py`` multiplies
+them and keeps what is legal. ``default_axes`` is for ``plan``; ``wide_axes`` adds every switch that a default fixes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+import msgspec
+import numpy as np
+
+from linkscale.base.errors import InputError
+from linkscale.base.model import Model
+from linkscale.plan.strategy import Choices, Stack
+from linkscale.search.constraints import CHOICES, Constraints
+from linkscale.topology.cluster import Cluster
+
+Values = Mapping[str, Sequence[object]]
+
+RECOMPUTE = ("none", "selective", "full")
+
+DEFAULT_CHOICES: dict[Stack, Values] = {
+    "megatron": {"sharding": ("zero1", "none"), "sequence_parallel": (True, False), "recompute": RECOMPUTE},
+    "fsdp2": {"sharding": ("zero3", "hsdp"), "recompute": RECOMPUTE, "compile": (True, False), "tp_overlap": ("none",)},
+    "fsdp1": {"sharding": ("zero3", "hsdp"), "recompute": RECOMPUTE, "tp_overlap": ("none",)},
+    "deepspeed": {
+        "sharding": ("zero1", "zero2", "zero3"), "sequence_parallel": (False,), "recompute": RECOMPUTE,
+        "tp_overlap": ("none",),
+    },
+    "ddp": {"sharding": ("none",), "sequence_parallel": (False,), "recompute": RECOMPUTE, "tp_overlap": ("none",)},
+}  # fmt: skip
+"""What each stack can be asked for; a field not named here keeps its default."""
+
+PLANNED_STACKS: tuple[Stack, ...] = ("megatron", "fsdp2")
+"""Stacks that ``plan`` compares unless one is asked for."""
+
+SWITCHES: Values = {
+    "overlap_grad_reduce": (True, False),
+    "overlap_param_gather": (True, False),
+    "overlap_p2p": (True, False),
+    "tp_overlap": ("async", "none", "ring"),
+    "grad_dtype": ("fp32", "bf16"),
+    "attention": ("flash", "unfused"),
+}
+"""Switches of Megatron that ``wide_axes`` varies; a default leaves them at their better value."""
+
+WIDE_BUCKETS = (0, 10_000_000, 25_000_000, 40_000_000, 100_000_000, 200_000_000, 400_000_000, 800_000_000)
+
+
+class Axes(Model, frozen=True):
+    """Combinations of choices, and the values of every number that they are multiplied with."""
+
+    choices: tuple[Choices, ...]
+    gpus: tuple[int, ...]
+    tp: tuple[int, ...]
+    pp: tuple[int, ...]
+    vpp: tuple[int, ...]
+    cp: tuple[int, ...]
+    micro_batch: tuple[int, ...]
+    recompute_layers: tuple[int, ...]
+    shard_domain: tuple[int, ...]
+    bucket_bytes: tuple[int, ...]
+    dp: tuple[int, ...] = ()
+    """Data-parallel degrees to keep; empty: whatever the GPUs leave."""
+
+    def table(self) -> dict[str, list[int | str | bool]]:
+        """Return the values of every axis by name, as printed beside a result."""
+        rows: dict[str, list[int | str | bool]] = {"gpus": list(self.gpus)}
+        for name in CHOICES:
+            rows[name] = list(dict.fromkeys(getattr(choices, name) for choices in self.choices))
+        for name in ("tp", "pp", "vpp", "cp", "micro_batch", "recompute_layers", "shard_domain", "bucket_bytes"):
+            rows[name] = list(getattr(self, name))
+        if self.dp:
+            rows["dp"] = list(self.dp)
+        return rows
+
+
+def divisors(number: int) -> tuple[int, ...]:
+    """Return the divisors of a positive number, ascending.
+
+    >>> divisors(12)
+    (1, 2, 3, 4, 6, 12)
+    """
+    small = [d for d in range(1, int(np.sqrt(float(number))) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
+
+
+def default_axes(layers: int, cluster: Cluster, global_batch: int, constraints: Constraints) -> Axes:
+    """Return the axes that ``plan`` searches: small, and holding every setting that is ever the best known."""
+    stacks = (constraints.stack,) if constraints.stack else PLANNED_STACKS
+    precision = "bf16" if "bf16" in cluster.gpu.peak_flops_per_s else "fp16"
+    free: Values = {"precision": (precision,), "param_dtype": (precision,)}
+    combinations = [c for stack in stacks for c in _combine(stack, {**free, **DEFAULT_CHOICES[stack]}, constraints)]
+    return _axes(tuple(combinations), layers, cluster, global_batch, constraints)
+
+
+def wide_axes(layers: int, cluster: Cluster, global_batch: int, constraints: Constraints) -> Axes:
+    """Return the default axes of Megatron with every switch varied and bucket sizes: what the benchmark screens."""
+    combinations = _combine("megatron", {**DEFAULT_CHOICES["megatron"], **SWITCHES}, constraints)
+    axes = _axes(tuple(combinations), layers, cluster, global_batch, constraints)
+    return axes if constraints.bucket_bytes is not None else msgspec.structs.replace(axes, bucket_bytes=WIDE_BUCKETS)
+
+
+def _combine(stack: Stack, values: Values, constraints: Constraints) -> list[Choices]:
+    """Multiply the values of one stack's choices; a fixed field replaces its values where the stack can be so asked."""
+    fixed = {name: value for name, value in constraints.fixed().items() if name in CHOICES}
+    if constraints.stack is None and any(
+        name in values and value not in values[name] for name, value in fixed.items() if name == "sharding"
+    ):
+        return []
+    axes = {**values, **{name: (value,) for name, value in fixed.items()}, "stack": (stack,)}
+    names = list(axes)
+    combinations = (dict(zip(names, row, strict=True)) for row in product(*axes.values()))
+    return [msgspec.convert(row, Choices) for row in combinations if _coherent(row)]
+
+
+def _coherent(row: Mapping[str, object]) -> bool:
+    """Whether switches that depend on each other agree: Megatron gathers late only what it reduces early."""
+    gathers_alone = row.get("overlap_param_gather", True) and not row.get("overlap_grad_reduce", True)
+    ring_without_sequence = row.get("tp_overlap") == "ring" and row.get("sequence_parallel") is False
+    return not (gathers_alone and "overlap_param_gather" in row) and not ring_without_sequence
+
+
+def _axes(
+    combinations: tuple[Choices, ...], layers: int, cluster: Cluster, global_batch: int, constraints: Constraints
+) -> Axes:
+    """Put the numbers beside the choices."""
+    if not combinations:
+        raise InputError(f"no stack of {', '.join(PLANNED_STACKS)} has sharding {constraints.sharding!r}; name --stack")
+    counts = constraints.gpus or (cluster.gpus,)
+    most = max(counts)
+    if most > cluster.gpus:
+        raise InputError(f"gpus = {most}, but cluster {cluster.name!r} has {cluster.gpus}; ask for at most that")
+    ways = sorted({d for count in counts for d in divisors(count)})
+    domain = cluster.scaleup.domain_gpus
+    tensor_limit = max(16, domain)
+    domains = [d for d in ways if d >= min(8, domain)]
+    return Axes(
+        choices=combinations,
+        gpus=tuple(counts),
+        tp=_fixed(constraints.tp, (d for d in ways if d <= tensor_limit)),
+        pp=_fixed(constraints.pp, (d for d in ways if d <= layers)),
+        vpp=_fixed(constraints.vpp, range(1, layers + 1)),
+        cp=_fixed(constraints.cp, (1,)),
+        micro_batch=_fixed(constraints.micro_batch, (d for d in divisors(global_batch) if d <= 16)),
+        recompute_layers=_fixed(constraints.recompute_layers, (0, 1, 2, 4, 8, 16)),
+        shard_domain=_fixed(constraints.shard_domain, domains),
+        bucket_bytes=_fixed(constraints.bucket_bytes, (0,)),
+        dp=() if constraints.dp is None else (constraints.dp,),
+    )
+
+
+def _fixed(value: int | None, free: Iterable[int]) -> tuple[int, ...]:
+    return tuple(free) if value is None else (value,)

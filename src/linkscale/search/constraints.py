@@ -1,0 +1,75 @@
+"""Constraints: what the user has already decided, and the limits a plan must keep."""
+
+from __future__ import annotations
+
+from linkscale.base.errors import InputError
+from linkscale.base.model import Model
+from linkscale.plan.strategy import (
+    NUMBERS,
+    AttentionKernel,
+    Choices,
+    CommDtype,
+    Compression,
+    Precision,
+    Recompute,
+    Schedule,
+    Sharding,
+    Stack,
+    TpOverlap,
+)
+
+CHOICES = Choices.__struct_fields__
+
+
+class Constraints(Model, frozen=True):
+    """Fields of a strategy that are fixed (None: free), and limits.
+
+    ``max_memory_bytes`` is of one GPU, on top of its capacity. ``gpus`` lists GPU counts to try (empty: the whole
+    cluster); each count uses the first so many GPUs.
+    """
+
+    stack: Stack | None = None
+    sequence_parallel: bool | None = None
+    sharding: Sharding | None = None
+    recompute: Recompute | None = None
+    schedule: Schedule | None = None
+    precision: Precision | None = None
+    attention: AttentionKernel | None = None
+    compile: bool | None = None
+    grad_dtype: CommDtype | None = None
+    param_dtype: CommDtype | None = None
+    compression: Compression | None = None
+    hierarchical: bool | None = None
+    overlap_grad_reduce: bool | None = None
+    overlap_param_gather: bool | None = None
+    overlap_p2p: bool | None = None
+    tp_overlap: TpOverlap | None = None
+
+    tp: int | None = None
+    pp: int | None = None
+    vpp: int | None = None
+    dp: int | None = None
+    cp: int | None = None
+    micro_batch: int | None = None
+    recompute_layers: int | None = None
+    shard_domain: int | None = None
+    bucket_bytes: int | None = None
+
+    max_memory_bytes: float | None = None
+    gpus: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in NUMBERS:
+            value = getattr(self, name)
+            least = 0 if name in ("recompute_layers", "bucket_bytes") else 1
+            if value is not None and value < least:
+                raise InputError(f"{name} = {value}; it must be at least {least}")
+        if self.max_memory_bytes is not None and not self.max_memory_bytes > 0:
+            raise InputError(f"max_memory_bytes = {self.max_memory_bytes:g}; it must be more than 0")
+        if any(count < 1 for count in self.gpus):
+            raise InputError(f"gpus = {min(self.gpus)}; it must be at least 1")
+
+    def fixed(self) -> dict[str, object]:
+        """Return the fixed fields of the strategy by name."""
+        names = (*CHOICES, *NUMBERS)
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}

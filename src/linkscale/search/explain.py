@@ -1,0 +1,78 @@
+"""Explain: what holds the best plan back, and what would help it most; each answer is a search of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from linkscale.search.keep import Candidate
+from linkscale.search.question import Question, describe
+from linkscale.search.recipes import differences, losers
+from linkscale.search.result import Explanation, PlanEntry, Relaxation, Upgrade
+from linkscale.search.screen import Screened
+from linkscale.search.whatif import larger_domain, upgrades
+
+NOTICEABLE = 0.01
+"""A limit binds when lifting it saves at least this share of the step."""
+
+
+def explain(question: Question, screened: Screened, plans: tuple[PlanEntry, ...]) -> Explanation:
+    """Say why the best plan wins, what limits it, and which single change of hardware would buy most."""
+    best = plans[0]
+    ahead = differences(best.estimate, plans[1].estimate) if len(plans) > 1 else ()
+    hardware = _upgrades(question, best.estimate.step_s)
+    limits = _relaxations(question, screened, best)
+    return Explanation(
+        best_vs_next=ahead,
+        losers=losers(question, best.strategy, best.estimate),
+        binding=_binding(limits, best),
+        relaxations=limits,
+        upgrades=hardware,
+    )
+
+
+def _upgrades(question: Question, step_s: float) -> tuple[Upgrade, ...]:
+    """Search again on every changed cluster, largest gain first."""
+    rows = []
+    for label, change in upgrades(question.cluster).items():
+        best = question.on(change(question.cluster)).screen().best
+        if best is not None:
+            rows.append(Upgrade(change=label, step_s=best.step_s, gain=1.0 - best.step_s / step_s))
+    return tuple(sorted(rows, key=lambda row: -row.gain))
+
+
+def _relaxations(question: Question, screened: Screened, best: PlanEntry) -> tuple[Relaxation, ...]:
+    """Lift one limit at a time, largest gain first."""
+    rows = (
+        Relaxation(limit=limit, step_s=found.step_s, gain=1.0 - found.step_s / best.estimate.step_s,
+                   strategy=found.strategy)
+        for limit, found in _lifted(question, screened) if found is not None
+    )  # fmt: skip
+    return tuple(sorted(rows, key=lambda row: -row.gain))
+
+
+def _lifted(question: Question, screened: Screened) -> Iterator[tuple[str, Candidate | None]]:
+    """Yield the best strategy without each limit; step times are per global batch of the question."""
+    yield f"memory of {question.limit_bytes / 1e9:.4g} GB per GPU", screened.free
+    cluster, job = question.cluster, question.job
+    if cluster.scaleup.kind != "none" and cluster.scaleup.domain_gpus < cluster.gpus:
+        wider = question.on(larger_domain(cluster)).screen().best
+        yield f"scale-up domain of {cluster.scaleup.domain_gpus} GPUs", wider
+    doubled = replace(question, job=replace(job, global_batch=2 * job.global_batch)).screen().best
+    yield f"global batch of {job.global_batch} sequences", _per_batch(doubled, 2)
+    for name, value in question.constraints.fixed().items():
+        yield f"{name} = {value} as asked", question.fixing(**{name: None}).screen().best
+
+
+def _per_batch(candidate: Candidate | None, batches: int) -> Candidate | None:
+    return candidate and replace(candidate, step_s=candidate.step_s / batches)
+
+
+def _binding(limits: tuple[Relaxation, ...], best: PlanEntry) -> str:
+    """Name the limit whose lifting saves most, and the plan that would then be best."""
+    if limits and limits[0].gain >= NOTICEABLE:
+        top = limits[0]
+        return f"{top.limit}: without it {top.step_s:.4g} s a step ({top.gain:.1%} less) with {describe(top.strategy)}"
+    share = best.estimate.breakdown_s.compute / best.estimate.step_s
+    tried = ", ".join(row.limit for row in limits)
+    return f"none ({tried}): lifting any saves under {NOTICEABLE:.0%}; computation is {share:.0%} of the step"
