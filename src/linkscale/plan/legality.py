@@ -219,7 +219,8 @@ def _pipelined(job: Job, b: StrategyBatch) -> BoolArray | bool:
 
 def _pipelined_not(job: Job, s: Strategy) -> str:
     what = f"stack {s.stack}" + (f" with {s.sharding}" if s.stack == "deepspeed" else "")
-    return f"{what} has no pipeline parallelism, but pp = {s.pp}; use pp = 1 or stack megatron"
+    way = "sharding zero1" if s.stack == "deepspeed" else "stack megatron"
+    return f"{what} has no pipeline parallelism, but pp = {s.pp}; use pp = 1 or {way}"
 
 
 RULES: tuple[Rule, ...] = (
