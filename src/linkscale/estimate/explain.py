@@ -1,0 +1,121 @@
+"""One strategy with everything behind it: the batch of length one, told in words and tables."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+from linkscale.cost.collectives import ALGORITHMS
+from linkscale.cost.network import PROTOCOLS
+from linkscale.estimate.data_parallel import Message
+from linkscale.estimate.result import Breakdown, Communication, Estimate, Level, Memory
+from linkscale.estimate.step import BatchEstimate, evaluate
+from linkscale.plan.strategy import Strategy
+from linkscale.profile import Profile, shipped_profile
+from linkscale.topology.cluster import Cluster
+from linkscale.workload.architecture import Architecture
+from linkscale.workload.counts import Decoder, decoder, flops_per_token
+
+Z90 = NormalDist().inv_cdf(0.9)
+TRAINING_FORWARDS = 3.0  # backward costs two forwards
+
+
+def estimate_step(
+    arch: Architecture,
+    cluster: Cluster,
+    strategy: Strategy,
+    seq_len: int,
+    global_batch: int,
+    profile: Profile | None = None,
+) -> Estimate:
+    """Estimate one step of a strategy: time, interval, breakdown, messages, memory, warnings.
+
+    ``global_batch`` counts sequences of ``seq_len`` tokens. MFU counts model FLOPs (6N + full attention, no
+    recompute) over the dense peak of the strategy's precision.
+    """
+    profile = profile or shipped_profile(cluster.gpu.arch)
+    model = decoder(arch)
+    found = evaluate(model, cluster, strategy.batch(), seq_len, global_batch, profile)
+    step = float(found.step_s[0])
+    tokens = float(global_batch) * seq_len
+    peak = cluster.gpu.peak_flops_per_s[strategy.precision]
+    offered = peak * cluster.gpus * step
+    full = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=False) * tokens
+    causal = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=True) * tokens
+    breakdown = {key: float(seconds[0]) for key, seconds in found.breakdown_s.items()}
+    width = float(np.exp(Z90 * profile.interval_sigma))
+    return Estimate(
+        step_s=step, p10_s=step / width, p90_s=step * width,
+        tokens_per_s_per_gpu=tokens / step / cluster.gpus,
+        mfu=full / offered, mfu_causal=causal / offered, mfu_peak_flops=peak,
+        hfu=full * (1.0 + _repeated(breakdown)) / offered,
+        breakdown_s=Breakdown(**breakdown),
+        communication=_communication(found),
+        memory_bytes=_memory(found),
+        allocated_bytes=float(found.memory.allocated[0]),
+        reserved_bytes=float(found.memory.reserved[0]),
+        device_bytes=float(found.memory.device[0]),
+        device_capacity_bytes=found.capacity_bytes,
+        fits=bool(found.fits[0]),
+        assumptions=(*cluster.assumptions, *_assumptions(cluster, strategy)),
+        warnings=_warnings(model, cluster, strategy, found),
+    )  # fmt: skip
+
+
+def _repeated(breakdown: dict[str, float]) -> float:
+    """FLOPs repeated by recomputation over model FLOPs, taken as its share of compute time."""
+    return breakdown["recompute"] / breakdown["compute"] if breakdown["compute"] else 0.0
+
+
+def _communication(found: BatchEstimate) -> tuple[Communication, ...]:
+    rows = (m for m in found.messages if m.count[0] > 0 and m.geometry.size[0] > 1 and m.one.time_s[0] > 0)
+    return tuple(_row(m) for m in rows)
+
+
+def _row(message: Message) -> Communication:
+    one, geometry = message.one, message.geometry
+    level: Level = "domain" if geometry.domains[0] == 1 else "fabric"
+    return Communication(
+        group=message.group_name, what=message.what, ranks=int(geometry.size[0]), collective=message.kind,
+        algorithm=ALGORITHMS[int(one.algorithm[0])], protocol=PROTOCOLS[int(one.protocol[0])], level=level,
+        size_bytes=float(message.size_bytes[0]), count=float(message.count[0]), time_s=float(message.time_s[0]),
+        exposed_s=float(message.exposed_s[0]), hbm_bytes=float(message.count[0] * one.hbm_bytes[0]),
+        sms=float(one.sms[0]),
+    )  # fmt: skip
+
+
+def _memory(found: BatchEstimate) -> Memory:
+    memory = found.memory
+    total = float(memory.device[0])
+    parts = {
+        name: float(getattr(memory, name)[0])
+        for name in ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
+    }
+    return Memory(**parts, other=total - sum(parts.values()), total=total)
+
+
+def _assumptions(cluster: Cluster, strategy: Strategy) -> tuple[str, ...]:
+    notes = [
+        "MFU counts 6N (output logits included) + full attention, no recompute, over the dense "
+        f"{strategy.precision} peak; mfu_causal halves attention",
+        "rank order tp-cp-dp-pp (tensor parallelism fastest)",
+    ]
+    if strategy.compression != "none" or strategy.hierarchical:
+        notes.append("gradient compression and hierarchical exchange are recorded but not priced yet")
+    return tuple(notes)
+
+
+def _warnings(model: Decoder, cluster: Cluster, strategy: Strategy, found: BatchEstimate) -> tuple[str, ...]:
+    notes = []
+    if strategy.tp * strategy.cp > cluster.scaleup.domain_gpus:
+        notes.append(
+            f"tensor-parallel group of {strategy.tp} GPUs leaves the scale-up domain of {cluster.scaleup.domain_gpus} GPUs"
+        )
+    if not found.fits[0]:
+        over = (float(found.memory.device[0]) - found.capacity_bytes) / 1e9
+        notes.append(f"does not fit: {over:.1f} GB more than the GPU's {found.capacity_bytes / 1e9:.0f} GB")
+    layers = sum(g.count for g in model.groups)
+    if layers % (strategy.pp * strategy.vpp):
+        notes.append(f"{layers} layers do not split evenly over pp*vpp = {strategy.pp * strategy.vpp} stages")
+    return tuple(notes)

@@ -1,0 +1,90 @@
+"""Bytes on the fullest GPU of a strategy: the first, second or last pipeline stage, whichever holds most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from linkscale.cost.kernels import FloatArray
+from linkscale.cost.memory import CONTEXT_BYTES, FRAGMENTATION, state_bytes
+from linkscale.estimate.data_parallel import DpGroups
+from linkscale.estimate.pipeline import StageLayers, chunks_in_flight
+from linkscale.estimate.units import Units
+from linkscale.plan.strategy import Choices
+
+if TYPE_CHECKING:
+    from linkscale.estimate.step import Numbers
+
+CAUSES = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
+
+
+@dataclass(frozen=True)
+class MemoryBytes:
+    """Bytes by cause on the fullest stage; arrays over strategies."""
+
+    weights: FloatArray
+    gradients: FloatArray
+    optimizer: FloatArray
+    activations: FloatArray
+    logits: FloatArray
+    buffers: FloatArray
+
+    @property
+    def allocated(self) -> FloatArray:
+        """Live tensors at the peak."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.logits + self.buffers
+
+    @property
+    def reserved(self) -> FloatArray:
+        """What the caching allocator holds for them."""
+        return self.allocated * (1.0 + FRAGMENTATION)
+
+    @property
+    def device(self) -> FloatArray:
+        """What the driver reports: the allocator's share, the context and NCCL's buffers."""
+        return self.reserved + CONTEXT_BYTES
+
+
+def memory_bytes(unit: Units, n: Numbers, layers: StageLayers, groups: DpGroups, choices: Choices) -> MemoryBytes:
+    """Take the fullest of the first, second and last stage."""
+    one = n.pp == 1
+    zero, whole = np.zeros_like(n.tp), np.ones_like(n.tp)
+    stages = [
+        _stage(unit, n, layers.first, zero, whole, np.where(one, 1.0, 0.0), groups, choices),
+        _stage(unit, n, layers.middle, np.minimum(1.0, n.pp - 1.0), np.where(one, 1.0, 0.0), np.where(one, 1.0, 0.0), groups, choices),
+        _stage(unit, n, layers.last, n.pp - 1.0, np.where(one, 1.0, 0.0), whole, groups, choices),
+    ]  # fmt: skip
+    best = stages[0]
+    for stage in stages[1:]:
+        fuller = stage.allocated > best.allocated
+        best = MemoryBytes(**{c: np.where(fuller, getattr(stage, c), getattr(best, c)) for c in CAUSES})
+    return best
+
+
+def _stage(
+    unit: Units, n: Numbers, count: FloatArray, stage: FloatArray, embedding: FloatArray, head: FloatArray,
+    groups: DpGroups, choices: Choices,
+) -> MemoryBytes:  # fmt: skip
+    params = count * unit.layer_params + embedding * unit.embedding_params + head * unit.head_params
+    shards = np.where(choices.sharding == "none", 1.0, groups.shard.size)
+    state = state_bytes(params, unit.layer_params, shards, choices)
+    chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule)
+    kept = _kept_bytes(unit, n, count, chunks, choices)
+    # One layer's working set: its gradient and the recomputed activations are live together.
+    buffers = unit.exchange.size_bytes * 2.0
+    return MemoryBytes(
+        weights=np.asarray(state.weights), gradients=np.asarray(state.gradients),
+        optimizer=np.asarray(state.optimizer), activations=kept, logits=head * unit.logits_bytes, buffers=buffers,
+    )  # fmt: skip
+
+
+def _kept_bytes(unit: Units, n: Numbers, count: FloatArray, chunks: FloatArray, choices: Choices) -> FloatArray:
+    """Activations of the micro-batches in flight; under full recomputation one layer is whole while it is redone."""
+    layers_held = chunks * count / n.vpp
+    if choices.recompute != "full":
+        return layers_held * unit.activation_bytes
+    share = np.where(n.recompute_layers > 0, np.minimum(1.0, n.recompute_layers / np.maximum(count, 1.0)), 1.0)
+    held = share * unit.checkpoint_bytes + (1.0 - share) * unit.activation_bytes
+    return layers_held * held + unit.activation_bytes

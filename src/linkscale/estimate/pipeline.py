@@ -1,0 +1,54 @@
+"""Pipeline stages in closed form: layers per stage, micro-batches in flight, bubble.
+
+1F1B: ``step = m * t_max + (sum of the other stages) / vpp`` for per-micro-batch stage times t (forward and backward);
+with equal stages the bubble is (pp - 1) / (vpp * m) of the ideal time (Narayanan et al. 2021, section 2.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from linkscale.cost.kernels import FloatArray
+
+
+@dataclass(frozen=True)
+class StageLayers:
+    """Layers on the first, a middle and the last stage; arrays over strategies."""
+
+    first: FloatArray
+    middle: FloatArray
+    last: FloatArray
+
+
+def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray) -> StageLayers:
+    """Split layers over stages.
+
+    Evenly where that divides; interleaved stages that divide only when the embedding and the loss count as a
+    layer each give the outer stages one layer less; otherwise the outer stages are the short ones.
+    """
+    even = np.mod(layers, pp * vpp) == 0
+    counted = ~even & (vpp > 1) & (np.mod(layers + 2, pp * vpp) == 0)
+    base = np.floor(layers / pp)
+    rest = layers - base * pp
+    middle = np.where(even, layers / pp, np.where(counted, (layers + 2) / pp, base + (rest > 0)))
+    first = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 2)))
+    last = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 1)))
+    return StageLayers(first, middle, last)
+
+
+def chunks_in_flight(
+    pp: FloatArray, vpp: FloatArray, micro_batches: FloatArray, stage: FloatArray, schedule: str
+) -> FloatArray:
+    """Model chunks (1/vpp of a stage) whose activations a stage holds at its fullest.
+
+    1F1B holds ``pp - stage`` micro-batches; interleaved warms up with ``2 (pp - stage - 1) + (vpp - 1) pp`` chunks
+    and runs one more (Megatron-LM, core/pipeline_parallel/schedules.py); GPipe holds all.
+    """
+    everything = micro_batches * vpp
+    if schedule == "gpipe":
+        return everything
+    plain = pp - stage
+    interleaved = 2.0 * (pp - stage - 1.0) + (vpp - 1.0) * pp + 1.0
+    return np.minimum(everything, np.where(vpp > 1, interleaved, plain))

@@ -1,0 +1,258 @@
+"""One training step in closed form, for a batch of strategies that share their choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from linkscale.cost.collectives import collective_s
+from linkscale.cost.device import Device, device
+from linkscale.cost.kernels import FloatArray
+from linkscale.cost.layer import Slice
+from linkscale.cost.network import Network, network
+from linkscale.cost.optimizer import optimizer_s
+from linkscale.cost.waiting import expected_slowest
+from linkscale.estimate.batching import distinct, over_distinct
+from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_groups, dp_messages
+from linkscale.estimate.memory import MemoryBytes, memory_bytes
+from linkscale.estimate.pipeline import StageLayers, stage_layers
+from linkscale.estimate.units import Units, UnitTime, units
+from linkscale.plan.strategy import Choices, StrategyBatch
+from linkscale.profile.values import Profile
+from linkscale.topology.cluster import Cluster
+from linkscale.topology.groups import group_geometry
+from linkscale.workload.counts import Decoder
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numeric half of a batch as floats, and the micro-batches per replica."""
+
+    tp: FloatArray
+    pp: FloatArray
+    vpp: FloatArray
+    dp: FloatArray
+    cp: FloatArray
+    micro_batch: FloatArray
+    recompute_layers: FloatArray
+    shard_domain: FloatArray
+    bucket_bytes: FloatArray
+    micro_batches: FloatArray
+
+
+@dataclass(frozen=True)
+class BatchEstimate:
+    """Estimates of a batch: arrays over strategies. ``breakdown_s`` sums to ``step_s``."""
+
+    step_s: FloatArray
+    breakdown_s: dict[str, FloatArray]
+    memory: MemoryBytes
+    capacity_bytes: float
+    messages: list[Message]
+    units: Units
+    numbers: Numbers
+
+    @cached_property
+    def memory_bytes(self) -> FloatArray:
+        """Bytes in use on the fullest GPU as the driver counts them."""
+        return self.memory.device
+
+    @cached_property
+    def fits(self) -> npt.NDArray[np.bool_]:
+        """Whether the fullest GPU holds it."""
+        return self.memory.device <= self.capacity_bytes
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """Seconds per micro-batch on the slowest stage by cause, and of all the other stages together."""
+
+    compute: FloatArray
+    recompute: FloatArray
+    tp: FloatArray
+    host: FloatArray
+    others: FloatArray
+
+
+def evaluate(
+    decoder: Decoder, cluster: Cluster, batch: StrategyBatch, seq_len: int, global_batch: int, profile: Profile
+) -> BatchEstimate:
+    """Estimate step time and memory of every strategy of a batch.
+
+    ``step = m * slowest stage + bubble + exposed communication + optimizer + waiting``; each term's formula stands
+    in the function that computes it.
+    """
+    n = _numbers(batch, global_batch)
+    choices = batch.choices
+    net = network(cluster, profile)
+    dev = device(cluster.gpu, choices, profile)
+    unit = _units(decoder, batch, float(seq_len), dev, cluster, profile, net)
+    layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp)
+    share = _recomputed_share(n, layers)
+    stages = _stages(unit, n, layers, share)
+    p2p = _pipeline_message(unit, n, choices, net)
+    groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
+    work = _first_stage(unit, n, layers, share)
+    exchange = dp_messages(work, groups, n.bucket_bytes, choices, net)
+    messages = [*_tp_messages(unit, n, layers, net), p2p, *exchange]
+    breakdown = _breakdown(unit, n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
+    memory = memory_bytes(unit, n, layers, groups, choices)
+    step = np.zeros_like(n.tp)
+    for seconds in breakdown.values():
+        step = step + seconds
+    return BatchEstimate(step, breakdown, memory, cluster.gpu.memory_bytes, messages, unit, n)
+
+
+def _numbers(batch: StrategyBatch, global_batch: int) -> Numbers:
+    values = {
+        name: np.asarray(getattr(batch, name), dtype=np.float64)
+        for name in Numbers.__dataclass_fields__
+        if name != "micro_batches"
+    }
+    return Numbers(**values, micro_batches=global_batch / (values["dp"] * values["micro_batch"]))
+
+
+def _units(
+    decoder: Decoder, batch: StrategyBatch, seq: float, dev: Device, cluster: Cluster, profile: Profile, net: Network
+) -> Units:
+    """Price the units once per distinct (tp, cp, micro-batch): nothing else of a strategy touches them."""
+    choices = batch.choices
+    # The head runs in 16 bits whatever the layers run in.
+    half = choices if choices.precision != "fp8" else _replace(choices, precision="bf16")
+    head_dev = device(cluster.gpu, half, profile)
+
+    def price(rows: npt.NDArray[np.intp]) -> Units:
+        tp, cp, micro = (np.asarray(c[rows], dtype=np.float64) for c in (batch.tp, batch.cp, batch.micro_batch))
+        part = Slice(tp, micro, seq / cp, seq, choices)
+        return units(decoder, part, group_geometry(tp, np.ones_like(tp), net.domain_gpus), dev, head_dev, net)
+
+    return over_distinct(price, distinct(batch.tp, batch.cp, batch.micro_batch))
+
+
+def _replace(choices: Choices, **changes: str) -> Choices:
+    import msgspec
+
+    return msgspec.structs.replace(choices, **changes)
+
+
+def _recomputed_share(n: Numbers, layers: StageLayers) -> FloatArray:
+    """Share of a stage's layers that are recomputed; ``recompute_layers`` counts per stage, 0 means all."""
+    return np.where(n.recompute_layers > 0, np.minimum(1.0, n.recompute_layers / layers.middle), 1.0)
+
+
+def _stages(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> _Stages:
+    one = n.pp == 1
+    first = _stage(unit, layers.first, share, np.ones_like(n.tp), np.where(one, 1.0, 0.0))
+    last = _stage(unit, layers.last, share, np.where(one, 1.0, 0.0), np.ones_like(n.tp))
+    middle = _stage(unit, layers.middle, share, np.zeros_like(n.tp), np.zeros_like(n.tp))
+    totals = [first[0] + first[1] + first[2] + first[3], last[0] + last[1] + last[2] + last[3],
+              np.where(n.pp > 2, middle[0] + middle[1] + middle[2] + middle[3], 0.0)]  # fmt: skip
+    slowest = np.maximum(np.maximum(totals[0], totals[1]), totals[2])
+    everything = np.where(one, totals[0], totals[0] + totals[1] + (n.pp - 2.0) * totals[2])
+
+    def pick(cause: int) -> FloatArray:
+        outer = np.where(totals[0] >= totals[1], first[cause], last[cause])
+        return np.where((totals[2] > totals[0]) & (totals[2] > totals[1]), middle[cause], outer)
+
+    return _Stages(pick(0), pick(1), pick(2), pick(3), everything - slowest)
+
+
+def _stage(
+    unit: Units, count: FloatArray, share: FloatArray, with_embedding: FloatArray, with_head: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Compute, recompute, exposed tensor-parallel and host seconds of a stage per micro-batch."""
+    layer, embedding, head = unit.layer, unit.embedding, unit.head
+
+    def edges(take: str) -> FloatArray:
+        return with_embedding * getattr(embedding, take) + with_head * getattr(head, take)
+
+    compute = count * (layer.forward_s + layer.backward_s) + edges("forward_s") + edges("backward_s")
+    tp = count * (layer.tp_forward_s + layer.tp_backward_s + share * layer.tp_recompute_s)
+    tp = tp + edges("tp_forward_s") + edges("tp_backward_s")
+    return compute, count * share * layer.recompute_s, tp, count * layer.host_s + edges("host_s")
+
+
+def _pipeline_message(unit: Units, n: Numbers, choices: Choices, net: Network) -> Message:
+    """Activations and their gradients to the neighbouring stages.
+
+    A message is the boundary tensor, 1/tp of it per rank (sequence parallelism, or Megatron's scatter-gather);
+    interleaving sends it vpp times as often. Without overlap every micro-batch waits for one message each way; with it
+    (interleaved schedules only) warm-up and cool-down still do.
+    """
+    size = unit.exchange.size_bytes / n.tp
+    neighbours = group_geometry(np.minimum(n.pp, 2.0), n.tp * n.cp * n.dp, net.domain_gpus)
+    one = collective_s("send_recv", size, neighbours, net)
+    hidden = choices.overlap_p2p & (n.vpp > 1)
+    rounds = np.where(hidden, n.pp - 1.0, n.micro_batches * n.vpp + n.pp - 1.0)
+    piped = np.where(n.pp > 1, 1.0, 0.0)
+    return Message(
+        "pp", "activations and gradients", "send_recv", size, 2.0 * n.micro_batches * n.vpp * piped, one, neighbours,
+        2.0 * rounds * one.time_s * piped,
+    )  # fmt: skip
+
+
+def _tp_messages(unit: Units, n: Numbers, layers: StageLayers, net: Network) -> list[Message]:
+    """The exchanges of the critical stage; their exposed seconds stand in the breakdown's tp."""
+    exchange = unit.exchange
+    group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
+    calls = n.micro_batches * layers.middle * exchange.sites
+    time = unit.layer
+    exposed = n.micro_batches * layers.middle * (time.tp_forward_s + time.tp_backward_s + time.tp_recompute_s)
+    again = np.where(time.tp_recompute_s > 0, 1.0, 0.0)
+    if exchange.gather is exchange.reduce:
+        count = calls * (2.0 + again)
+        return [Message("tp", "activations", "all_reduce", exchange.size_bytes, count, exchange.reduce, group, exposed)]
+    total = exchange.gather.time_s * 3.0 + exchange.reduce.time_s * 2.0
+    part = np.where(total > 0, exchange.gather.time_s * 3.0 / np.maximum(total, 1e-300), 0.0)
+    return [
+        Message("tp", "activations", "all_gather", exchange.size_bytes, calls * (3.0 + again), exchange.gather, group, exposed * part),
+        Message("tp", "activations", "reduce_scatter", exchange.size_bytes, calls * (2.0 + again), exchange.reduce, group, exposed * (1.0 - part)),
+    ]  # fmt: skip
+
+
+def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> StageWork:
+    """Stage 0 is critical for the gradient exchange: later stages exchange while it cools down."""
+    edge = unit.embedding_params + np.where(n.pp == 1, unit.head_params, 0.0)
+    layer = unit.layer
+    return StageWork(
+        layers=layers.first,
+        layer_params=unit.layer_params,
+        edge_params=edge,
+        layer_forward_s=layer.forward_s + layer.tp_forward_s,
+        layer_backward_s=layer.backward_s + share * (layer.recompute_s + layer.tp_recompute_s) + layer.tp_backward_s,
+        micro_batches=n.micro_batches,
+        pp=n.pp,
+        vpp=n.vpp,
+    )
+
+
+def _breakdown(
+    unit: Units, n: Numbers, stages: _Stages, p2p: Message, exchange: list[Message], groups: DpGroups, work: StageWork,
+    cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
+) -> dict[str, FloatArray]:  # fmt: skip
+    none = np.zeros_like(n.tp)
+    dp = none
+    for message in exchange:
+        dp = dp + message.exposed_s
+    shards = groups.shard.size
+    update = optimizer_s(work.params, shards, dev, choices)
+    bubble = stages.others / n.vpp
+    wait = (expected_slowest(cluster.gpus) * profile.jitter) * (
+        n.micro_batches * (stages.compute + stages.recompute) + bubble
+    )
+    return {
+        "compute": n.micro_batches * stages.compute,
+        "recompute": n.micro_batches * stages.recompute,
+        "tp": n.micro_batches * stages.tp,
+        "cp": none,
+        "ep": none,
+        "pp": p2p.exposed_s,
+        "dp": dp,
+        "bubble": bubble,
+        "optimizer": np.asarray(update) + none,
+        "input_host": n.micro_batches * stages.host,
+        "wait": wait,
+    }

@@ -1,0 +1,76 @@
+"""Tensor-parallel exchanges of one layer: what there is, and what stays exposed under each way of hiding it.
+
+With sequence parallelism a layer gathers before each column-parallel product and scatters after each
+row-parallel one, forward and backward, and gathers the input again for the weight gradient; without it, it
+all-reduces once per pair and direction. ``async`` (Megatron): backward, the input's regathering hides behind the
+input gradient's product, and the input gradient's reduction behind the weight gradient's. ``ring``: each exchange is
+cut into tp pieces pipelined with its own product. (Korthikanti et al. 2022, section 4.2.2; Megatron-LM,
+core/tensor_parallel/layers.py.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from linkscale.cost.collectives import CollectiveTime, collective_s
+from linkscale.cost.kernels import FloatArray, Number
+from linkscale.cost.layer import OpsCost, Slice
+from linkscale.cost.network import Network
+from linkscale.topology.groups import GroupGeometry
+
+
+@dataclass(frozen=True)
+class TpExchange:
+    """Seconds per layer and micro-batch: exposed forward and backward, and all of it."""
+
+    size_bytes: FloatArray
+    gather: CollectiveTime
+    reduce: CollectiveTime
+    sites: float
+    forward_s: FloatArray
+    backward_s: FloatArray
+    hidden_s: FloatArray
+
+
+def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network) -> TpExchange:
+    """Price the tensor-parallel exchanges of one layer."""
+    size = 2.0 * cost.width * part.tokens
+    sites = float(len(cost.column_wgrad_s))
+    if part.choices.sequence_parallel:
+        gather = collective_s("all_gather", size, group, net)
+        reduce = collective_s("reduce_scatter", size, group, net)
+        once = gather.time_s + reduce.time_s
+    else:
+        gather = reduce = collective_s("all_reduce", size, group, net)
+        once = reduce.time_s
+    forward, backward = sites * once, sites * once
+    hidden = _hidden_forward(cost, part, forward), _hidden_backward(cost, part, gather, reduce, backward)
+    if part.choices.sequence_parallel:  # the regathering of inputs
+        backward = backward + sites * gather.time_s
+    return TpExchange(
+        size, gather, reduce, sites, forward - hidden[0], backward - hidden[1], hidden[0] + hidden[1]
+    )
+
+
+def _hidden_forward(cost: OpsCost, part: Slice, total: FloatArray) -> FloatArray:
+    if part.choices.tp_overlap != "ring":
+        return np.zeros_like(total)
+    return np.minimum(total * (1.0 - 1.0 / part.tp), cost.gemm_forward_s)
+
+
+def _hidden_backward(
+    cost: OpsCost, part: Slice, gather: CollectiveTime, reduce: CollectiveTime, total: FloatArray
+) -> FloatArray:
+    hidden: Number = np.zeros_like(total)
+    if part.choices.tp_overlap == "none":
+        return np.asarray(hidden)
+    for dgrad, wgrad in zip(cost.column_dgrad_s, cost.column_wgrad_s, strict=True):
+        hidden = hidden + np.minimum(reduce.time_s, wgrad)
+        if part.choices.sequence_parallel:
+            hidden = hidden + np.minimum(gather.time_s, dgrad)
+            if part.choices.tp_overlap == "ring":
+                # The gradient's gathering before the row-parallel product, in pieces behind it.
+                hidden = hidden + np.minimum(gather.time_s * (1.0 - 1.0 / part.tp), dgrad)
+    return np.asarray(hidden)

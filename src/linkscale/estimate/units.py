@@ -1,0 +1,141 @@
+"""Per-micro-batch cost of what a stage is made of: one layer, the embedding, the head with its loss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from linkscale.cost.device import Device
+from linkscale.cost.kernels import FloatArray, Number
+from linkscale.cost.layer import OpsCost, Slice, ops_cost
+from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logits_bytes
+from linkscale.cost.network import Network
+from linkscale.cost.params import local_params
+from linkscale.estimate.tensor_parallel import TpExchange, tp_exchange
+from linkscale.topology.groups import GroupGeometry
+from linkscale.workload.counts import Decoder
+
+# Bytes moved per logit by the loss, forward and backward: Megatron's vocabulary-parallel loss casts to fp32 and
+# makes separate passes for maximum, shift, exponent and sum; a compiled loss fuses them.
+LOSS_BYTES = {"written": (26.0, 10.0), "compiled": (8.0, 6.0)}
+
+
+@dataclass(frozen=True)
+class UnitTime:
+    """Seconds of one micro-batch through one unit, by cause."""
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+    recompute_s: FloatArray
+    tp_forward_s: FloatArray
+    tp_backward_s: FloatArray
+    tp_recompute_s: FloatArray
+    host_s: FloatArray
+    """What launching from the host adds where the device would be quicker."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of a decoder under a cut, per micro-batch; parameters are those of one tensor-parallel rank."""
+
+    layer: UnitTime
+    embedding: UnitTime
+    head: UnitTime
+    exchange: TpExchange
+    layer_params: FloatArray
+    embedding_params: FloatArray
+    head_params: FloatArray
+    activation_bytes: FloatArray
+    checkpoint_bytes: FloatArray
+    logits_bytes: FloatArray
+
+
+def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head_dev: Device, net: Network) -> Units:
+    """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
+    total = float(sum(g.count for g in decoder.groups))
+    costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
+    exchanges = [tp_exchange(c, part, group, net) for _, c in costs]
+    times = [_layer_time(c, part, x, dev) for (_, c), x in zip(costs, exchanges, strict=True)]
+    weights = [w for w, _ in costs]
+    hidden = costs[0][1].width
+    kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
+    params = [local_params(g.ops, part.tp) for g in decoder.groups]
+    embedding = ops_cost(decoder.embeddings, part, dev)
+    return Units(
+        layer=_mean_time(weights, times),
+        embedding=_edge_time(embedding, part, exchanges[0], dev, forward=True),
+        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, forward=False),
+        exchange=exchanges[0],
+        layer_params=_mean(weights, params),
+        embedding_params=local_params(decoder.embeddings, part.tp),
+        head_params=local_params((*decoder.final, decoder.head), part.tp),
+        activation_bytes=_mean(weights, kept),
+        checkpoint_bytes=checkpoint_bytes(part, hidden),
+        logits_bytes=logits_bytes(part, decoder.head.n, decoder.head.shard == "column"),
+    )
+
+
+def _mean(weights: list[float], values: list[FloatArray]) -> FloatArray:
+    return np.asarray(sum(w * v for w, v in zip(weights, values, strict=True)))
+
+
+def _mean_time(weights: list[float], times: list[UnitTime]) -> UnitTime:
+    names = UnitTime.__dataclass_fields__
+    return UnitTime(**{n: _mean(weights, [getattr(t, n) for t in times]) for n in names})
+
+
+def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device) -> UnitTime:
+    recompute, again = _recomputed(cost, part, exchange)
+    forward, backward = np.asarray(cost.forward_s), np.asarray(cost.backward_s)
+    busy = forward + exchange.forward_s, backward + recompute + exchange.backward_s
+    calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0)
+    launches = cost.forward_ops + calls
+    late = np.maximum(0.0, launches * dev.op_launch_s - busy[0]) + np.maximum(
+        0.0, (cost.backward_ops * 0.5 + calls + _again(part) * launches) * dev.op_launch_s - busy[1]
+    )
+    # A hidden collective still takes multiprocessors from the product that hides it.
+    return UnitTime(
+        forward, backward, recompute, exchange.forward_s, exchange.backward_s, again, late,
+    )  # fmt: skip
+
+
+def _again(part: Slice) -> float:
+    return {"none": 0.0, "selective": 0.25, "full": 1.0}[part.choices.recompute]
+
+
+def _recomputed(cost: OpsCost, part: Slice, exchange: TpExchange) -> tuple[FloatArray, FloatArray]:
+    """Seconds of recomputation and of the exchanges it repeats, before ``recompute_layers`` scales them."""
+    none = np.zeros_like(part.tp)
+    match part.choices.recompute:
+        case "none":
+            return none, none
+        case "full":
+            return np.asarray(cost.forward_s) + none, exchange.forward_s
+        case "selective" if part.choices.stack == "megatron":
+            return np.asarray(cost.attention_forward_s) + none, none
+        case "selective":
+            streaming = cost.forward_s - cost.gemm_forward_s - cost.attention_forward_s
+            return np.asarray(streaming + 0.5 * cost.gemm_forward_s) + none, none
+
+
+def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
+    cost = ops_cost((*decoder.final, decoder.head), part, dev)
+    forward, backward = LOSS_BYTES["compiled" if part.choices.compile else "written"]
+    logits = part.tokens * decoder.head.n / (part.tp if decoder.head.shard == "column" else 1.0)
+    cost.forward_s = cost.forward_s + forward * logits / dev.memory_bytes_per_s
+    cost.dgrad_s = cost.dgrad_s + backward * logits / dev.memory_bytes_per_s
+    return cost
+
+
+def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *, forward: bool) -> UnitTime:
+    """Embedding and head: one exchange each way (the lookup's reduction, the head's input and its gradient)."""
+    none = np.zeros_like(part.tp)
+    once = np.maximum(exchange.gather.time_s, exchange.reduce.time_s)
+    head_forward = once if part.choices.sequence_parallel else none
+    busy: Number = cost.forward_s + cost.backward_s
+    late = np.maximum(0.0, (cost.forward_ops + cost.backward_ops) * dev.op_launch_s - busy)
+    return UnitTime(
+        np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, none,
+        once if forward else head_forward, none if forward else once, none, late + none,
+    )  # fmt: skip
