@@ -22,7 +22,7 @@ help:
 	@echo 'make lint      ruff, mypy and the import contract alone'
 	@echo 'make format    let ruff format the code and mend what it can'
 	@echo 'make docs      build the documentation into docs/_build/html; warnings are errors'
-	@echo 'make docs-pages  write the generated reference pages again'
+	@echo 'make docs-pages  run the console blocks of the docs and write what they print'
 	@echo 'make evidence  run the heavy oracles and benchmarks, and write docs/evidence/*.json'
 	@echo 'make clean     remove .venv, caches and build output'
 
@@ -46,7 +46,7 @@ docs: $(VENV)/test.stamp
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 docs-pages: $(VENV)/test.stamp
-	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/refresh.py
 
 evidence: $(VENV)/test.stamp
 	@set -e; for script in $$(find benchmarks -name '*.py' ! -name evidence.py | sort); do \

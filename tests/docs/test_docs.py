@@ -1,0 +1,61 @@
+"""The documentation says what the commands print, its Python runs, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import linkscale
+
+import refresh
+
+PAGES = [refresh.ROOT / "README.md", *sorted((refresh.ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
+MODULES = [
+    module.name for module in pkgutil.walk_packages(linkscale.__path__, "linkscale.") if "__main__" not in module.name
+]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(refresh.ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", refresh.pages(), ids=name)
+def test_console_blocks_show_what_the_commands_print(page):
+    written, printed = page.read_text(), refresh.refreshed(page)
+    if not refresh.same(written, printed):
+        assert printed == written, f"{name(page)} is out of date; run `make docs-pages`"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if PYTHON.search(p.read_text())], ids=name)
+def test_python_blocks_run(page):
+    source = "\n".join(block[1] for block in PYTHON.finditer(page.read_text()))
+    example = doctest.DocTestParser().get_doctest(source, {}, name(page), str(page), 0)
+    assert example.examples, "a python block shows a session: lines that start with >>>"
+    outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example)
+    assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_docstring_examples_run(module):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.testmod(importlib.import_module(module), optionflags=flags).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page):
+    missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_a_block_that_drifted_is_noticed():
+    assert refresh.same("12 plans in 0.42 s\n", "12 plans in 1.9 s\n")
+    assert not refresh.same("step 4.21 s\n", "step 4.22 s\n")
+    assert not refresh.same("12 plans in 1 s\n", "13 plans in 1 s\n")
