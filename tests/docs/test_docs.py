@@ -59,3 +59,9 @@ def test_a_block_that_drifted_is_noticed():
     assert refresh.same("12 plans in 0.42 s\n", "12 plans in 1.9 s\n")
     assert not refresh.same("step 4.21 s\n", "step 4.22 s\n")
     assert not refresh.same("12 plans in 1 s\n", "13 plans in 1 s\n")
+
+
+def test_every_example_is_run_by_some_page():
+    shown = "\n".join(page.read_text() for page in refresh.pages())
+    examples = [path.name for path in (refresh.ROOT / "examples").iterdir() if path.name != "README.md"]
+    assert [example for example in examples if f"examples/{example}" not in shown] == []
