@@ -6,7 +6,6 @@ model = ls.load_architecture("llama-3.1-70b")
 for fabric in ("ib-400", "ib-100", "ib-400x1/node", "eth-100x1/node"):
     cluster = ls.parse_cluster("dgx-h100:64", scaleout=fabric)
     best = ls.plan(model, cluster, global_batch=128, seq_len=8192).plans[0]
-    parts = best.estimate.breakdown_s
+    step, parts, cut = best.estimate.step_s, best.estimate.breakdown_s, best.strategy
     exposed = parts.tp + parts.pp + parts.dp
-    cut = best.strategy
-    print(f"{fabric:15s} step {best.estimate.step_s:6.2f} s, exposed {exposed:5.2f} s  tp {cut.tp} pp {cut.pp} dp {cut.dp}")
+    print(f"{fabric:15s} step {step:6.2f} s, exposed {exposed:5.2f} s  tp {cut.tp} pp {cut.pp} dp {cut.dp}")
