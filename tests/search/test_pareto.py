@@ -15,10 +15,7 @@ small = st.integers(0, 6).map(float)
 def dominated(points: np.ndarray, row: int) -> bool:
     """Whether another row is at least as good in all and better in one, or an equal row comes first."""
     me = points[row]
-    for other, point in enumerate(points):
-        if (point >= me).all() and ((point > me).any() or other < row):
-            return True
-    return False
+    return any((point >= me).all() and ((point > me).any() or other < row) for other, point in enumerate(points))
 
 
 @given(arrays(float, st.tuples(st.integers(0, 25), st.just(2)), elements=small))

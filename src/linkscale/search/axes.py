@@ -6,14 +6,15 @@ them and keeps what is legal. ``default_axes`` is for ``plan``; ``wide_axes`` ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
+from linkscale.plan.defaults import default_choices
 from linkscale.plan.strategy import Choices, Stack
 from linkscale.search.constraints import CHOICES, Constraints
 from linkscale.topology.cluster import Cluster
@@ -24,15 +25,12 @@ RECOMPUTE = ("none", "selective", "full")
 
 DEFAULT_CHOICES: dict[Stack, Values] = {
     "megatron": {"sharding": ("zero1", "none"), "sequence_parallel": (True, False), "recompute": RECOMPUTE},
-    "fsdp2": {"sharding": ("zero3", "hsdp"), "recompute": RECOMPUTE, "compile": (True, False), "tp_overlap": ("none",)},
-    "fsdp1": {"sharding": ("zero3", "hsdp"), "recompute": RECOMPUTE, "tp_overlap": ("none",)},
-    "deepspeed": {
-        "sharding": ("zero1", "zero2", "zero3"), "sequence_parallel": (False,), "recompute": RECOMPUTE,
-        "tp_overlap": ("none",),
-    },
-    "ddp": {"sharding": ("none",), "sequence_parallel": (False,), "recompute": RECOMPUTE, "tp_overlap": ("none",)},
-}  # fmt: skip
-"""What each stack can be asked for; a field not named here keeps its default."""
+    "fsdp2": {"sharding": ("zero3", "hsdp", "zero2"), "recompute": RECOMPUTE, "compile": (True, False)},
+    "fsdp1": {"sharding": ("zero3", "hsdp", "zero2", "none"), "recompute": RECOMPUTE},
+    "deepspeed": {"sharding": ("zero1", "zero2", "zero3"), "recompute": RECOMPUTE},
+    "ddp": {"sharding": ("none",), "recompute": RECOMPUTE, "compile": (True, False)},
+}
+"""What is varied for each stack; a field not named here keeps the stack's default."""
 
 PLANNED_STACKS: tuple[Stack, ...] = ("megatron", "fsdp2")
 """Stacks that ``plan`` compares unless one is asked for."""
@@ -91,45 +89,46 @@ def divisors(number: int) -> tuple[int, ...]:
 def default_axes(layers: int, cluster: Cluster, global_batch: int, constraints: Constraints) -> Axes:
     """Return the axes that ``plan`` searches: small, and holding every setting that is ever the best known."""
     stacks = (constraints.stack,) if constraints.stack else PLANNED_STACKS
-    precision = "bf16" if "bf16" in cluster.gpu.peak_flops_per_s else "fp16"
-    free: Values = {"precision": (precision,), "param_dtype": (precision,)}
-    combinations = [c for stack in stacks for c in _combine(stack, {**free, **DEFAULT_CHOICES[stack]}, constraints)]
+    combinations = [c for stack in stacks for c in _combine(stack, DEFAULT_CHOICES[stack], cluster, constraints)]
     return _axes(tuple(combinations), layers, cluster, global_batch, constraints)
 
 
 def wide_axes(layers: int, cluster: Cluster, global_batch: int, constraints: Constraints) -> Axes:
     """Return the default axes of Megatron with every switch varied and bucket sizes: what the benchmark screens."""
-    combinations = _combine("megatron", {**DEFAULT_CHOICES["megatron"], **SWITCHES}, constraints)
-    axes = _axes(tuple(combinations), layers, cluster, global_batch, constraints)
-    return axes if constraints.bucket_bytes is not None else msgspec.structs.replace(axes, bucket_bytes=WIDE_BUCKETS)
+    values = {**DEFAULT_CHOICES["megatron"], **SWITCHES}
+    axes = _axes(tuple(_combine("megatron", values, cluster, constraints)), layers, cluster, global_batch, constraints)
+    return axes if constraints.bucket_bytes is not None else replace(axes, bucket_bytes=WIDE_BUCKETS)
 
 
-def _combine(stack: Stack, values: Values, constraints: Constraints) -> list[Choices]:
-    """Multiply the values of one stack's choices; a fixed field replaces its values where the stack can be so asked."""
-    fixed = {name: value for name, value in constraints.fixed().items() if name in CHOICES}
-    if constraints.stack is None and any(
-        name in values and value not in values[name] for name, value in fixed.items() if name == "sharding"
-    ):
-        return []
-    axes = {**values, **{name: (value,) for name, value in fixed.items()}, "stack": (stack,)}
-    names = list(axes)
-    combinations = (dict(zip(names, row, strict=True)) for row in product(*axes.values()))
-    return [msgspec.convert(row, Choices) for row in combinations if _coherent(row)]
+def _combine(stack: Stack, values: Values, cluster: Cluster, constraints: Constraints) -> list[Choices]:
+    """Multiply the values of one stack's choices; a field that is fixed has that one value."""
+    precision = constraints.precision or ("bf16" if cluster.gpu.peak_flops_per_s.get("bf16") else "fp16")
+    fixed = {name: (value,) for name, value in constraints.fixed().items() if name in CHOICES}
+    axes = {**values, **fixed, "stack": (stack,)}
+    rows = (dict(zip(axes, row, strict=True)) for row in product(*axes.values()))
+    combinations = (replace(default_choices(stack, precision), **row) for row in rows)
+    return list(dict.fromkeys(c for c in map(_agreeing(fixed), combinations) if c is not None))
 
 
-def _coherent(row: Mapping[str, object]) -> bool:
-    """Whether switches that depend on each other agree: Megatron gathers late only what it reduces early."""
-    gathers_alone = row.get("overlap_param_gather", True) and not row.get("overlap_grad_reduce", True)
-    ring_without_sequence = row.get("tp_overlap") == "ring" and row.get("sequence_parallel") is False
-    return not (gathers_alone and "overlap_param_gather" in row) and not ring_without_sequence
+def _agreeing(fixed: Values) -> Callable[[Choices], Choices | None]:
+    """Return what turns a switch off that needs another one which is off; None where it was asked for."""
+
+    def agree(choices: Choices) -> Choices | None:
+        changes: dict[str, object] = {}
+        if not choices.overlap_grad_reduce and choices.stack == "megatron":
+            changes["overlap_param_gather"] = False
+        if not choices.sequence_parallel and choices.tp_overlap == "ring":
+            changes["tp_overlap"] = "async"
+        asked = any(name in fixed and getattr(choices, name) != value for name, value in changes.items())
+        return None if asked else replace(choices, **changes)
+
+    return agree
 
 
 def _axes(
     combinations: tuple[Choices, ...], layers: int, cluster: Cluster, global_batch: int, constraints: Constraints
 ) -> Axes:
     """Put the numbers beside the choices."""
-    if not combinations:
-        raise InputError(f"no stack of {', '.join(PLANNED_STACKS)} has sharding {constraints.sharding!r}; name --stack")
     counts = constraints.gpus or (cluster.gpus,)
     most = max(counts)
     if most > cluster.gpus:
@@ -137,13 +136,14 @@ def _axes(
     ways = sorted({d for count in counts for d in divisors(count)})
     domain = cluster.scaleup.domain_gpus
     tensor_limit = max(16, domain)
-    domains = [d for d in ways if d >= min(8, domain)]
+    domains = [d for d in ways if min(8, domain) <= d < most]
+    pipelines = _fixed(constraints.pp, (d for d in ways if d <= layers))
     return Axes(
         choices=combinations,
         gpus=tuple(counts),
         tp=_fixed(constraints.tp, (d for d in ways if d <= tensor_limit)),
-        pp=_fixed(constraints.pp, (d for d in ways if d <= layers)),
-        vpp=_fixed(constraints.vpp, range(1, layers + 1)),
+        pp=pipelines,
+        vpp=_fixed(constraints.vpp, _interleavings(layers, pipelines)),
         cp=_fixed(constraints.cp, (1,)),
         micro_batch=_fixed(constraints.micro_batch, (d for d in divisors(global_batch) if d <= 16)),
         recompute_layers=_fixed(constraints.recompute_layers, (0, 1, 2, 4, 8, 16)),
@@ -151,6 +151,12 @@ def _axes(
         bucket_bytes=_fixed(constraints.bucket_bytes, (0,)),
         dp=() if constraints.dp is None else (constraints.dp,),
     )
+
+
+def _interleavings(layers: int, pipelines: tuple[int, ...]) -> list[int]:
+    """Return the virtual stages that divide the layers (or two more: embedding and loss as layers) for some pipeline."""
+    chunks = {*divisors(layers), *divisors(layers + 2)}
+    return sorted({1, *(c // pp for pp in pipelines for c in chunks if pp > 1 and c % pp == 0)})
 
 
 def _fixed(value: int | None, free: Iterable[int]) -> tuple[int, ...]:

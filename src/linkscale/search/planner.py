@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from linkscale.base.errors import InputError, NothingFits
 from linkscale.profile import Profile, shipped_profile
 from linkscale.search.constraints import Constraints
@@ -17,10 +19,9 @@ from linkscale.search.screen import Progress, Screened
 from linkscale.search.space import Job
 from linkscale.search.whatif import more_gpus
 from linkscale.topology.cluster import Cluster
-from linkscale.workload import Architecture
+from linkscale.workload.architecture import Architecture
 
-import numpy as np
-
+FREE = Constraints()
 LARGER_CLUSTERS = (2, 4, 8, 16, 32, 64)
 """Multiples of the cluster that are tried when nothing fits."""
 
@@ -30,7 +31,7 @@ def search_plans(
     cluster: Cluster,
     seq_len: int,
     global_batch: int,
-    constraints: Constraints = Constraints(),
+    constraints: Constraints = FREE,
     top: int = 10,
     progress: Progress | None = None,
     profile: Profile | None = None,
@@ -44,7 +45,7 @@ def search_plans(
     if top < 1:
         raise InputError(f"top = {top}; it must be at least 1")
     job = Job(arch=arch, seq_len=seq_len, global_batch=global_batch)
-    question = Question(job, cluster, profile or shipped_profile(cluster, constraints), constraints)
+    question = Question(job, cluster, profile or shipped_profile(cluster.gpu.arch), constraints)
     screened = question.screen(max(top, 2), progress)
     if not screened.fast:
         raise _nothing(question, screened)

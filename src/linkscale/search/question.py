@@ -50,6 +50,10 @@ class Question:
         """Return the same question about another cluster."""
         return replace(self, cluster=cluster)
 
+    def under(self, constraints: Constraints) -> Question:
+        """Return the same question under other constraints."""
+        return replace(self, constraints=constraints)
+
     def fixing(self, **fields: object) -> Question:
         """Return the question with further fields of the strategy fixed, or freed by None."""
         return replace(self, constraints=msgspec.structs.replace(self.constraints, **fields))

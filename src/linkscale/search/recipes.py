@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from linkscale.estimate import Estimate
-from linkscale.estimate.result import BREAKDOWN_KEYS
+from linkscale.base.errors import InputError
+from linkscale.estimate.result import BREAKDOWN_KEYS, Estimate
+from linkscale.plan.defaults import complete
+from linkscale.plan.legality import check
 from linkscale.plan.strategy import Strategy
 from linkscale.search.constraints import Constraints
 from linkscale.search.question import Question
@@ -93,3 +95,15 @@ def _slower(best: Estimate, other: Estimate) -> str:
     rows = [row for row in differences(best, other) if row.seconds > 0]
     where = f", most of it {rows[0].key} (+{rows[0].seconds:.3g} s)" if rows else ""
     return f"+{extra:.3g} s a step (+{extra / best.step_s:.1%}){where}"
+
+
+def illegal_reason(question: Question, fields: Fields) -> str:
+    """Return the first rule that the fields break once the rest takes its defaults."""
+    job, cluster = question.job, question.cluster
+    gpus = question.constraints.gpus[0] if question.constraints.gpus else cluster.gpus
+    try:
+        strategy = complete(fields, gpus, cluster.scaleup.domain_gpus)
+        check(job.arch, gpus, strategy, job.seq_len, job.global_batch)
+    except InputError as error:
+        return str(error)
+    return "no value of the free fields goes with those that are fixed"

@@ -16,7 +16,7 @@ from linkscale.search.axes import Axes
 from linkscale.search.keep import Candidate, Evaluated, Front, Leaders
 from linkscale.search.space import Job, groups, size
 from linkscale.topology.cluster import Cluster
-from linkscale.workload import decoder
+from linkscale.workload.counts import decoder
 
 Progress = Callable[[int, int], None]
 """Called with (groups done, groups in all) after every group of strategies."""

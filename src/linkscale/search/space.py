@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from linkscale.plan.legality import legal_mask
 from linkscale.plan.strategy import Choices, IntArray, StrategyBatch
 from linkscale.search.axes import Axes
-from linkscale.workload import Architecture
+from linkscale.workload.architecture import Architecture
 
 Columns = dict[str, IntArray]
 BoolArray = npt.NDArray[np.bool_]
@@ -31,6 +31,10 @@ INERT: dict[str, tuple[str, ...]] = {
     "dp": ("sharding", "overlap_grad_reduce", "overlap_param_gather", "compression", "hierarchical"),
 }
 """Choices that do nothing where the number is 1. Megatron overlaps p2p only under interleaving (vpp > 1)."""
+
+
+LEAST_DEMANDING = Choices(sequence_parallel=False, sharding="none", recompute="none", tp_overlap="none")
+"""Choices that no rule forbids anything beyond divisibility."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +84,10 @@ def _geometry(axes: Axes, gpus: int, job: Job) -> Columns:
     columns = _cross(columns, "micro_batch", axes.micro_batch)
     columns = _where(columns, job.global_batch % (columns["dp"] * columns["micro_batch"]) == 0)
     columns = _cross(columns, "vpp", axes.vpp)
-    return _where(columns, (columns["vpp"] == 1) | (columns["pp"] > 1) & _fits_layers(columns, job.arch.layers))
-
-
-def _fits_layers(columns: Columns, layers: int) -> BoolArray:
-    return columns["pp"] * columns["vpp"] <= layers
+    # Cut before any choice multiplies the rows: what breaks a rule here breaks it under every choice.
+    unused = dict.fromkeys(("recompute_layers", "bucket_bytes"), np.zeros_like(columns["tp"]))
+    batch = StrategyBatch(LEAST_DEMANDING, **columns, **unused, shard_domain=np.ones_like(columns["tp"]))
+    return _where(columns, legal_mask(job.arch, gpus, batch, job.seq_len, job.global_batch))
 
 
 def _complete(choices: Choices, axes: Axes, geometry: Columns, job: Job) -> Columns:
@@ -97,8 +100,11 @@ def _complete(choices: Choices, axes: Axes, geometry: Columns, job: Job) -> Colu
         columns = _cross(columns, "recompute_layers", (0,))
     if choices.sharding == "hsdp":
         columns = _cross(columns, "shard_domain", axes.shard_domain)
-        inside = (columns["shard_domain"] > 1) & (columns["shard_domain"] < columns["dp"])
-        columns = _where(columns, inside & (columns["dp"] % columns["shard_domain"] == 0))
+        replicas = columns["dp"] * columns["cp"]
+        # Sharding over all replicas is zero3 under another name.
+        most = replicas - any(other == replace(choices, sharding="zero3") for other in axes.choices)
+        inside = (columns["shard_domain"] > 1) & (columns["shard_domain"] <= most)
+        columns = _where(columns, inside & (replicas % columns["shard_domain"] == 0))
     else:
         columns = _cross(columns, "shard_domain", (1,))
     columns = _cross(columns, "bucket_bytes", axes.bucket_bytes if _has_buckets(choices) else axes.bucket_bytes[:1])
@@ -147,4 +153,4 @@ def _without_inert(choices: Choices, situation: int) -> Choices:
     if choices.sharding == "none":
         names.append("overlap_param_gather")
     defaults = Choices()
-    return msgspec.structs.replace(choices, **{name: getattr(defaults, name) for name in names})
+    return replace(choices, **{name: getattr(defaults, name) for name in names})

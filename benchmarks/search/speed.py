@@ -1,0 +1,84 @@
+"""Strategies a second that the search screens on one core: GPT-3 175B on 4,096 A100s, sequence 2,048, batch 1,536.
+
+Counts legal, mutually distinct strategies for which step time AND memory were computed. Generating them, asking the
+rules, comparing with memory, ranking and the Pareto front are inside the measured time; the median pass counts.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import argparse
+import resource
+import statistics
+import time
+from typing import Any
+
+from evidence import record
+
+from linkscale.plan.strategy import NUMBERS
+from linkscale.profile import shipped_profile
+from linkscale.search.axes import Axes, wide_axes
+from linkscale.search.constraints import Constraints
+from linkscale.search.screen import Screened, screen
+from linkscale.search.space import Job, groups
+from linkscale.topology import parse_cluster
+from linkscale.workload import load_architecture
+
+MODEL, CLUSTER, SEQ_LEN, GLOBAL_BATCH = "gpt3-175b", "dgx-a100:4096", 2048, 1536
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """Screen the wide space a few times."""
+    job = Job(arch=load_architecture(MODEL), seq_len=SEQ_LEN, global_batch=GLOBAL_BATCH)
+    cluster = parse_cluster(CLUSTER)
+    axes = wide_axes(job.arch.layers, cluster, GLOBAL_BATCH, Constraints())
+    profile = shipped_profile(cluster.gpu.arch)
+    seconds, found = [], []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        found.append(screen(job, cluster, axes, profile, top=10))
+        seconds.append(time.perf_counter() - start)
+    return _report(axes, found[0], statistics.median(seconds), count_distinct(job, axes))
+
+
+def count_distinct(job: Job, axes: Axes) -> int:
+    """Count the different strategies of a space the slow way: by the values of all their fields."""
+    seen: set[bytes] = set()
+    for group in groups(job, axes):
+        choices = repr(group.batch.choices).encode()
+        columns = zip(*(getattr(group.batch, name).tolist() for name in NUMBERS), strict=True)
+        seen.update(choices + repr(row).encode() for row in columns)
+    return len(seen)
+
+
+def _report(axes: Axes, found: Screened, seconds: float, distinct: int) -> dict[str, Any]:
+    if not found.evaluated == found.legal == distinct:
+        raise SystemExit(f"{found.evaluated} evaluated, {found.legal} legal, {distinct} distinct: they must be equal")
+    return {
+        "job": f"{MODEL} on {CLUSTER}, sequence {SEQ_LEN}, global batch {GLOBAL_BATCH}",
+        "axes": axes.table(), "strategies": distinct, "fit": found.fit, "seconds": round(seconds, 3),
+        "strategies_per_s": round(found.evaluated / seconds),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Measure, print the axes and the figures, and write the evidence."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="passes over the whole space")
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    report = measure(parser.parse_args().rounds)
+    report["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    for name, values in report["axes"].items():
+        print(f"{name:22} {len(values):3}  {', '.join(map(str, values))}")
+    for name in ("strategies", "fit", "seconds", "strategies_per_s", "peak_rss_bytes"):
+        print(f"{name:22} {report[name]:,}")
+    files = [f"src/linkscale/{room}" for room in ("search", "estimate", "cost", "plan/strategy.py", "plan/legality.py")]
+    record("search_speed", report, files=files)
+
+
+if __name__ == "__main__":
+    main()
