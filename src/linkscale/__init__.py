@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from linkscale.topology.cluster import Cluster
 
 
-def _load(name: str) -> Any:  # noqa: ANN401 - any public name
+def _load(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'linkscale' has no attribute {name!r}")
     value = _load(name)
@@ -76,7 +76,7 @@ class _FrontDoor(ModuleType):
     """
 
     @property
-    def plan(self) -> Any:  # noqa: ANN401
+    def plan(self) -> Any:
         return _load("plan")
 
     @plan.setter
