@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from linkscale.base.errors import InputError
+from linkscale.cost.clock import relative_clock
 from linkscale.hardware.types import Gpu
 from linkscale.plan.strategy import Choices
 from linkscale.profile.values import AttentionCurve, Profile
@@ -23,7 +24,9 @@ class Device:
     k_half: float
     attention: AttentionCurve | None
     op_launch_s: float
+    """Host seconds per kernel of the model, the framework's own operations around it included."""
     low_precision: bool
+    clock: float
 
 
 def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
@@ -36,8 +39,9 @@ def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
         sm_count=float(gpu.sm_count),
         k_half=profile.gemm_k_half,
         attention=_attention(choices, profile),
-        op_launch_s=profile.op_launch_s,
+        op_launch_s=profile.op_launch_s * profile.ops_per_kernel["compiled" if choices.compile else "eager"],
         low_precision=choices.precision == "fp8",
+        clock=relative_clock(gpu, profile),
     )
 
 
@@ -46,7 +50,8 @@ def _achieved(gpu: Gpu, profile: Profile, precision: str) -> float:
     if not peak:
         known = ", ".join(p for p, rate in sorted(gpu.peak_flops_per_s.items()) if rate)
         raise InputError(f"{gpu.name} has no {precision} matrix unit; it has {known}: pass --precision")
-    return peak * profile.gemm_fraction.get(precision, min(profile.gemm_fraction.values()))
+    best = profile.gemm_fraction.get(precision, min(profile.gemm_fraction.values()))
+    return peak * best * profile.gemm_sustained.get(precision, 1.0) * relative_clock(gpu, profile)
 
 
 def _attention(choices: Choices, profile: Profile) -> AttentionCurve | None:

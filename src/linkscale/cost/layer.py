@@ -110,9 +110,10 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     dgrad = gemm_s(tokens, k, n, dev, rate, in_bytes=in_bytes)
     wgrad = gemm_s(n, k, tokens, dev, rate, in_bytes=in_bytes, out_bytes=grad_bytes)
     if dev.low_precision:
-        # Casting writes the operand and its transpose in 8 bits: read 2, write 1 + 1, per element.
-        forward = forward + 4.0 * tokens * k / dev.memory_bytes_per_s
-        dgrad = dgrad + 4.0 * tokens * n / dev.memory_bytes_per_s
+        # Casting writes the operand and its transpose in 8 bits, 1 + 1 bytes per element; where no norm or
+        # activation produces it in the same kernel (about half of the operands), it is also read, 2 bytes.
+        forward = forward + 3.0 * tokens * k / dev.memory_bytes_per_s
+        dgrad = dgrad + 3.0 * tokens * n / dev.memory_bytes_per_s
     total.forward_s += op.copies * forward
     total.gemm_forward_s += op.copies * forward
     total.dgrad_s += op.copies * dgrad
@@ -149,7 +150,7 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
         time = unfused_attention_s(batch_heads, part.queries, part.seq, op.qk_dim, op.v_dim, op.dropout, dev)
         # Probabilities (2 bytes); with dropout also its mask (1) and the dropped probabilities (2).
         return time, (5.0 if op.dropout else 2.0) * batch_heads * part.queries * part.seq
-    rate = attention_rate(dev.attention, part.seq, op.qk_dim, op.causal)
+    rate = attention_rate(dev.attention, part.seq, op.qk_dim, op.causal) * dev.clock
     # A causal mask halves the scores; a window leaves `keys` a query but for the first ones.
     share = 1.0 - keys / (2.0 * part.seq) if op.causal else 1.0
     time = fused_attention_s(

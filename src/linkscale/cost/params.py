@@ -8,7 +8,7 @@ import numpy as np
 
 from linkscale.cost.kernels import FloatArray
 from linkscale.workload.counts import op_params
-from linkscale.workload.ops import Embedding, Gemm, Op
+from linkscale.workload.ops import Embedding, Gemm, Norm, Op
 
 
 def local_params(ops: Iterable[Op], tp: FloatArray) -> FloatArray:
@@ -22,3 +22,9 @@ def local_params(ops: Iterable[Op], tp: FloatArray) -> FloatArray:
         else:
             whole += count
     return np.asarray(split / tp + whole)
+
+
+def parameter_tensors(ops: Iterable[Op]) -> float:
+    """Count the parameter tensors of operations, as frameworks that exchange them one by one see them."""
+    holders = (op for op in ops if isinstance(op, Gemm | Norm))
+    return float(sum((op.copies if isinstance(op, Gemm) else 1) * (1 + op.bias) for op in holders))

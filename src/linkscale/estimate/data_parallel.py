@@ -48,6 +48,7 @@ class StageWork:
 
     layers: FloatArray
     layer_params: FloatArray
+    layer_tensors: float
     edge_params: FloatArray
     layer_forward_s: FloatArray
     layer_backward_s: FloatArray
@@ -69,7 +70,9 @@ class DpGroups:
     replica: GroupGeometry
 
 
-def dp_groups(tp: FloatArray, cp: FloatArray, dp: FloatArray, shard_domain: FloatArray, choices: Choices, net: Network) -> DpGroups:  # noqa: E501
+def dp_groups(
+    tp: FloatArray, cp: FloatArray, dp: FloatArray, shard_domain: FloatArray, choices: Choices, net: Network
+) -> DpGroups:
     """Lay the data-parallel ranks of every strategy on the domains."""
     ranks, stride = dp * cp, tp
     inner = np.where(choices.sharding == "hsdp", np.minimum(shard_domain, ranks), ranks)
@@ -79,11 +82,13 @@ def dp_groups(tp: FloatArray, cp: FloatArray, dp: FloatArray, shard_domain: Floa
     )
 
 
-def dp_messages(work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices, net: Network) -> list[Message]:  # noqa: E501
+def dp_messages(
+    work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices, net: Network, memory_bytes_per_s: float
+) -> list[Message]:
     """Price the data-parallel exchange of one step by its kind of sharding."""
     match choices.sharding:
         case "zero3" | "hsdp":
-            return _fully_sharded(work, groups, choices, net)
+            return _fully_sharded(work, groups, choices, net, memory_bytes_per_s)
         case "none":
             return [_gradients("all_reduce", work, groups, bucket_bytes, choices, net)]
         case "zero1" | "zero2":
@@ -138,43 +143,74 @@ def _parameters(work: StageWork, groups: DpGroups, choices: Choices, net: Networ
     return Message("dp", "parameters", "all_gather", total / count, count, one, groups.shard, exposed)
 
 
-def _fully_sharded(work: StageWork, groups: DpGroups, choices: Choices, net: Network) -> list[Message]:
-    """Layers are gathered per micro-batch, forward and backward, one ahead, and their gradients reduced per micro-batch.
+@dataclass(frozen=True)
+class _Exchange:
+    """One exchange of a layer: the collective of one piece and the seconds of all pieces."""
+
+    one: CollectiveTime
+    size_bytes: FloatArray
+    pieces: float
+
+    @property
+    def time_s(self) -> FloatArray:
+        """Seconds for one layer."""
+        return self.pieces * self.one.time_s
+
+
+def _exchange(kind: Kind, layer_bytes: FloatArray, pieces: float, group: GroupGeometry, net: Network) -> _Exchange:
+    size = layer_bytes / pieces
+    return _Exchange(collective_s(kind, size, group, net), size, pieces)
+
+
+def _fully_sharded(
+    work: StageWork, groups: DpGroups, choices: Choices, net: Network, memory_bytes_per_s: float
+) -> list[Message]:
+    """Layers are gathered per micro-batch, forward and backward, one ahead; gradients are reduced per micro-batch.
 
     Exposed: the first gather (the edge unit and the first layer), what a layer's exchange exceeds a layer's compute,
-    and the last reduction. Under HSDP the shards are also all-reduced over the replicas, behind the same backward.
+    the last reduction, and the copies between a layer's tensors and the exchanged buffer. Under HSDP the shards are
+    also all-reduced over the replicas, behind the same backward.
     """
-    grad = DTYPE_BYTES[choices.grad_dtype]
-    param = DTYPE_BYTES[choices.param_dtype]
-    micro = work.micro_batches
-    gather = collective_s("all_gather", work.layer_params * param, groups.shard, net)
-    gather_edge = collective_s("all_gather", work.edge_params * param, groups.shard, net)
-    reduce = collective_s("reduce_scatter", work.layer_params * grad, groups.shard, net)
-    reduce_edge = collective_s("reduce_scatter", work.edge_params * grad, groups.shard, net)
-    share = work.layer_params * grad / groups.shard.size
-    across = collective_s("all_reduce", share, groups.replica, net)
-    overlap = choices.overlap_param_gather, choices.overlap_grad_reduce
-    others = work.layers - 1.0
+    grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
+    # DeepSpeed exchanges parameter by parameter, FSDP a layer at once.
+    pieces = work.layer_tensors if choices.stack == "deepspeed" else 1.0
+    shard, replica, micro, layers = groups.shard, groups.replica, work.micro_batches, work.layers
+    gather = _exchange("all_gather", work.layer_params * param, pieces, shard, net)
+    reduce = _exchange("reduce_scatter", work.layer_params * grad, pieces, shard, net)
+    gather_edge = _exchange("all_gather", work.edge_params * param, 1.0, shard, net)
+    reduce_edge = _exchange("reduce_scatter", work.edge_params * grad, 1.0, shard, net)
+    across = _exchange("all_reduce", work.layer_params * grad / shard.size, 1.0, replica, net)
 
-    forward = np.maximum(0.0, gather.time_s - work.layer_forward_s) if overlap[0] else gather.time_s
-    backward_all = gather.time_s + reduce.time_s + across.time_s
-    late = np.maximum(0.0, backward_all - work.layer_backward_s) if overlap[1] else backward_all
-    gather_exposed = micro * (gather_edge.time_s + gather.time_s + others * forward)
-    # What backward cannot hide is charged to its exchanges in the order they queue: gathers first.
-    late_gather = np.minimum(late, gather.time_s) * others * micro
-    late_reduce = np.maximum(0.0, late - gather.time_s) * others * micro
-    reduce_exposed = late_reduce + micro * (reduce.time_s + reduce_edge.time_s + across.time_s)
-    hidden = micro * work.layers * (gather.time_s + backward_all) - gather_exposed - late_gather - late_reduce
-    gather_exposed = gather_exposed + late_gather + _slowdown(np.maximum(0.0, hidden), gather, net)
-    calls = 2.0 * work.layers * micro
-    shard, replica = groups.shard, groups.replica
+    backward = gather.time_s + reduce.time_s + across.time_s
+    late_forward = _late(gather.time_s, work.layer_forward_s, choices.overlap_param_gather)
+    late_backward = _late(backward, work.layer_backward_s, choices.overlap_grad_reduce)
+    # What backward cannot hide is charged in the order it queues: the gather first, then the reductions.
+    late_gather = np.minimum(late_backward, gather.time_s)
+    others = micro * (layers - 1.0)
+    copies = micro * layers * work.layer_params * (4.0 * param + 2.0 * grad) / memory_bytes_per_s
+    gathers = micro * (gather_edge.time_s + gather.time_s) + others * (late_forward + late_gather) + copies
+    last = reduce.time_s + reduce_edge.time_s + across.time_s
+    reductions = micro * last + others * (late_backward - late_gather)
+    hidden = others * (gather.time_s + backward - late_forward - late_backward)
+    gathers = gathers + _slowdown(hidden, gather.one, net)
+    none = np.zeros_like(micro)
     return [
-        Message("dp", "parameters", "all_gather", work.layer_params * param, calls, gather, shard, gather_exposed),
-        Message("dp", "edge parameters", "all_gather", work.edge_params * param, micro, gather_edge, shard, micro * 0.0),
-        Message("dp", "gradients", "reduce_scatter", work.layer_params * grad, calls / 2.0, reduce, shard, reduce_exposed),
-        Message("dp", "edge gradients", "reduce_scatter", work.edge_params * grad, micro, reduce_edge, shard, micro * 0.0),
-        Message("replica", "gradient shards", "all_reduce", share, calls / 2.0, across, replica, micro * 0.0),
-    ]  # fmt: skip
+        _message("parameters", "all_gather", gather, 2.0 * layers * micro, shard, gathers),
+        _message("edge parameters", "all_gather", gather_edge, micro, shard, none),
+        _message("gradients", "reduce_scatter", reduce, layers * micro, shard, reductions),
+        _message("edge gradients", "reduce_scatter", reduce_edge, micro, shard, none),
+        _message("gradient shards", "all_reduce", across, layers * micro, replica, none),
+    ]
+
+
+def _late(exchange_s: FloatArray, cover_s: FloatArray, overlap: bool) -> FloatArray:
+    return np.maximum(0.0, exchange_s - cover_s) if overlap else exchange_s
+
+
+def _message(
+    what: str, kind: Kind, exchange: _Exchange, times: FloatArray, group: GroupGeometry, exposed_s: FloatArray
+) -> Message:
+    return Message("dp", what, kind, exchange.size_bytes, times * exchange.pieces, exchange.one, group, exposed_s)
 
 
 def _slowdown(hidden_s: FloatArray, one: CollectiveTime, net: Network) -> FloatArray:

@@ -96,7 +96,7 @@ def evaluate(
     p2p = _pipeline_message(unit, n, choices, net)
     groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
     work = _first_stage(unit, n, layers, share)
-    exchange = dp_messages(work, groups, n.bucket_bytes, choices, net)
+    exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     messages = [*_tp_messages(unit, n, layers, net), p2p, *exchange]
     breakdown = _breakdown(unit, n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
@@ -220,6 +220,7 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
     return StageWork(
         layers=layers.first,
         layer_params=unit.layer_params,
+        layer_tensors=unit.layer_tensors,
         edge_params=edge,
         layer_forward_s=layer.forward_s + layer.tp_forward_s,
         layer_backward_s=layer.backward_s + share * (layer.recompute_s + layer.tp_recompute_s) + layer.tp_backward_s,

@@ -11,7 +11,7 @@ from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, ops_cost
 from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
-from linkscale.cost.params import local_params
+from linkscale.cost.params import local_params, parameter_tensors
 from linkscale.estimate.tensor_parallel import TpExchange, tp_exchange
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
@@ -44,6 +44,7 @@ class Units:
     head: UnitTime
     exchange: TpExchange
     layer_params: FloatArray
+    layer_tensors: float
     embedding_params: FloatArray
     head_params: FloatArray
     activation_bytes: FloatArray
@@ -68,6 +69,7 @@ def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head
         head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, forward=False),
         exchange=exchanges[0],
         layer_params=_mean(weights, params),
+        layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
         embedding_params=local_params(decoder.embeddings, part.tp),
         head_params=local_params((*decoder.final, decoder.head), part.tp),
         activation_bytes=_mean(weights, kept),

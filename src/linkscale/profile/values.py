@@ -35,6 +35,12 @@ class Profile(Model, frozen=True):
     name: str
     gemm_fraction: dict[str, float]
     """Best achieved share of the dense peak, by precision."""
+    gemm_sustained: dict[str, float]
+    """Sustained over best rate, by precision: typical instead of best shapes, clocks under hours of load."""
+    reference_power_w: float
+    """Power limit of the part the tables were measured on."""
+    reference_flops_per_s: float
+    """Its dense 16-bit peak."""
     gemm_k_half: float
     """Depth K at which a tile's pipeline fill costs as much as its work: eff = K / (K + k_half)."""
     hbm_fraction: float
@@ -43,6 +49,8 @@ class Profile(Model, frozen=True):
     attention_by_stack: dict[str, str]
     op_launch_s: float
     """Host time to launch one eager operation."""
+    ops_per_kernel: dict[str, float]
+    """Framework operations (views, copies, bookkeeping) per kernel that the model names: ``eager``, ``compiled``."""
     nic_fraction: float
     """Achieved share of a NIC's wire rate."""
     nvls_fraction: float
