@@ -16,8 +16,6 @@ import statistics
 import time
 from typing import Any
 
-from evidence import record
-
 from linkscale.plan.strategy import NUMBERS
 from linkscale.profile import shipped_profile
 from linkscale.search.axes import Axes, wide_axes
@@ -26,6 +24,8 @@ from linkscale.search.screen import Screened, screen
 from linkscale.search.space import Job, groups
 from linkscale.topology import parse_cluster
 from linkscale.workload import load_architecture
+
+from evidence import record
 
 MODEL, CLUSTER, SEQ_LEN, GLOBAL_BATCH = "gpt3-175b", "dgx-a100:4096", 2048, 1536
 

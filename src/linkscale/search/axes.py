@@ -154,7 +154,7 @@ def _axes(
 
 
 def _interleavings(layers: int, pipelines: tuple[int, ...]) -> list[int]:
-    """Return the virtual stages that divide the layers (or two more: embedding and loss as layers) for some pipeline."""
+    """Return the virtual stages that divide the layers, or two more (embedding and loss count as layers)."""
     chunks = {*divisors(layers), *divisors(layers + 2)}
     return sorted({1, *(c // pp for pp in pipelines for c in chunks if pp > 1 and c % pp == 0)})
 
