@@ -74,8 +74,8 @@ def estimate(**changed: object) -> Estimate:
         "mfu_causal": 0.3957, "mfu_peak_flops": 989.4e12, "hfu": 0.4188, "breakdown_s": BREAKDOWN,
         "communication": MESSAGES, "memory_bytes": MEMORY, "allocated_bytes": 62.84e9, "reserved_bytes": 65.1e9,
         "device_bytes": 67.74e9, "device_capacity_bytes": 85.5e9, "fits": True,
-        "assumptions": ("gradients are accumulated and reduced in fp32", "each GPU's NIC is used by its own rank alone"),
-        "warnings": ("outside what the profile was checked on: 16,384 GPUs, checked up to 8,192; the interval is wider",),
+        "assumptions": ("gradients are reduced in fp32", "each GPU's NIC is used by its own rank alone"),
+        "warnings": ("outside what the profile was checked on: 16,384 GPUs, where 8,192 were; the interval is wider",),
     }  # fmt: skip
     return Estimate(**{**values, **changed})  # type: ignore[arg-type]
 
