@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from linkscale.base.errors import InputError
+from linkscale.base.files import write_text
 from linkscale.base.model import Model
 from linkscale.plan.strategy import Strategy
 from linkscale.workload import Architecture
@@ -42,14 +42,7 @@ class Plan(Model, frozen=True):
 
     def save(self, path: str | Path) -> None:
         """Write the plan as YAML: beside the file, then renamed, so that nothing is half-written."""
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-        try:
-            beside.write_text(dump_plan(self), encoding="utf-8")
-            beside.replace(target)
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise InputError(f"{target}: cannot write the plan ({error.strerror})") from None
+        write_text(path, dump_plan(self))
 
 
 def dump_plan(plan: Plan) -> str:

@@ -6,13 +6,12 @@ A rule looks at the system and the software of a run, never at its result.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
-from linkscale.base.yaml import load_yaml
+from linkscale.base.yaml import load_packaged
 from linkscale.readers.runs import RunRecord
 
 BEGINS = frozenset({"framework", "model", "gpu"})
@@ -76,21 +75,20 @@ def _equals(stated: object, wanted: Wanted) -> bool:
 @cache
 def product_defaults() -> Defaults:
     """Return the packaged table."""
-    return read_defaults(Path(__file__).parent / "data" / "product_defaults.yaml")
+    return read_defaults(load_packaged("linkscale.plan", "data/product_defaults.yaml"))
 
 
-def read_defaults(path: Path) -> Defaults:
-    """Read a table of defaults; a condition on a column that no run has is an error."""
+def read_defaults(data: object) -> Defaults:
+    """Check a table of defaults: every rule has a source and asks for columns that a run has."""
     try:
-        rules = msgspec.convert(load_yaml(path), dict[str, tuple[Rule, ...]])
+        rules = msgspec.convert(data, dict[str, tuple[Rule, ...]])
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: not a table of defaults ({error})") from None
-    columns = set(RunRecord.__struct_fields__)
+        raise InputError(f"not a table of product defaults: {error}") from None
     for field, listed in rules.items():
         for rule in listed:
-            strange = sorted(set(rule.when) - columns)
+            strange = sorted(set(rule.when) - set(RunRecord.__struct_fields__))
             if strange:
-                raise InputError(f"{path}: {field}: `when` names {strange[0]!r}, which is no column of a run")
+                raise InputError(f"product defaults: {field}: `when` names {strange[0]!r}, which is no column of a run")
             if not rule.source:
-                raise InputError(f"{path}: {field} = {rule.value}: a default needs a source")
+                raise InputError(f"product defaults: {field} = {rule.value}: a default needs a source")
     return Defaults(rules=rules)
