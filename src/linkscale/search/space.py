@@ -95,7 +95,7 @@ def _complete(choices: Choices, axes: Axes, geometry: Columns, job: Job) -> Colu
     columns = geometry
     if choices.recompute == "full":
         columns = _cross(columns, "recompute_layers", axes.recompute_layers)
-        columns = _where(columns, columns["recompute_layers"] < job.arch.layers // columns["pp"])
+        columns = _where(columns, columns["recompute_layers"] < -(-job.arch.layers // columns["pp"]))
     else:
         columns = _cross(columns, "recompute_layers", (0,))
     if choices.sharding == "hsdp":
