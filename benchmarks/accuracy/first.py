@@ -1,8 +1,8 @@
 """First accuracy: predictions against published runs, by the figures that the project holds itself to.
 
-    python benchmarks/accuracy/first.py RUNS.csv                    the figures, and errors by source
-    python benchmarks/accuracy/first.py RUNS.csv --source KEY       every run of a source with its breakdown
-    python benchmarks/accuracy/first.py RUNS.csv --source KEY --sort ratio --limit 40
+python benchmarks/accuracy/first.py RUNS.csv                    the figures, and errors by source
+python benchmarks/accuracy/first.py RUNS.csv --source KEY       every run of a source with its breakdown
+python benchmarks/accuracy/first.py RUNS.csv --source KEY --sort ratio --limit 40
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 
 import numpy as np
+from linkscale.workload.counts import decoder
 
 from linkscale.estimate import evaluate
 from linkscale.fit.predictor import Estimator
@@ -19,7 +20,6 @@ from linkscale.fit.score import Row, errors, source_weighted, validate_runs
 from linkscale.plan.resolve import Case, resolve
 from linkscale.profile import shipped_profile
 from linkscale.readers.runs import RunRecord, read_runs
-from linkscale.workload.counts import decoder
 
 MEGATRON_A100 = ("megatron_sc21_t1", "megatron_sc21_t2", "megatron_readme_2021_01", "megatron_readme_2020")
 CAUSES = ("compute", "recompute", "tp", "pp", "dp", "bubble", "optimizer", "input_host", "wait")
@@ -97,11 +97,13 @@ def _line(record: RunRecord) -> tuple[float, str] | None:
     if not isinstance(case, Case):
         return None
     profile = shipped_profile(case.cluster.gpu.arch)
-    found = evaluate(decoder(case.architecture), case.cluster, case.strategy.batch(), case.seq_len, case.global_batch, profile)
+    model, batch = decoder(case.architecture), case.strategy.batch()
+    found = evaluate(model, case.cluster, batch, case.seq_len, case.global_batch, profile)
     step = float(found.step_s[0])
     measured = case.measured_step_s or 0.0
     ratio = step / measured if measured else 0.0
-    text = f"{case.id:28.28}{record.model:18.17}{case.cluster.gpus:6} {_layout(case):34.33}{measured:9.3f}{step:10.3f}{ratio:7.3f}"
+    text = f"{case.id:28.28}{record.model:18.17}{case.cluster.gpus:6} {_layout(case):34.33}"
+    text += f"{measured:9.3f}{step:10.3f}{ratio:7.3f}"
     text += "".join(f"{float(found.breakdown_s[cause][0]):10.3f}" for cause in CAUSES)
     if case.measured_memory_bytes:
         memory = getattr(found.memory, case.memory_kind)[0]

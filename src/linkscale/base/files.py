@@ -17,4 +17,5 @@ def write_text(path: str | Path, text: str) -> None:
         beside.replace(target)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise InputError(f"{target}: cannot write ({error.strerror or error}); name a file in a folder that exists") from None
+        why = error.strerror or error
+        raise InputError(f"{target}: cannot write ({why}); name a file in an existing folder") from None

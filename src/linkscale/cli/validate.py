@@ -22,7 +22,7 @@ def validate(
     runs: Annotated[Path, typer.Argument(metavar="RUNS.csv", help="Published runs, one a row.")],
     by: Annotated[str, typer.Option("--by", help="Column by which errors are grouped.")] = "source_key",
     row: Annotated[str | None, typer.Option("--row", metavar="ID", help="Show this run alone.")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="With --row: the whole prediction and every default.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="With --row: the prediction and every default.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the JSON there.")] = None,
 ) -> None:
@@ -68,16 +68,18 @@ def _only(runs: Runs, row: str | None, path: Path) -> Runs:
 
 
 def _json(validation: Validation) -> None:
-    from linkscale.report.validate import validate_json
+    from linkscale.report.json_document import encode
+    from linkscale.report.validate import validate_document
 
-    typer.echo(validate_json(validation), nl=False)
+    typer.echo(encode(validate_document(validation)), nl=False)
 
 
 def _write(output: Path, validation: Validation) -> None:
     from linkscale.base.files import write_text
-    from linkscale.report.validate import validate_json
+    from linkscale.report.json_document import encode
+    from linkscale.report.validate import validate_document
 
-    write_text(output, validate_json(validation))
+    write_text(output, encode(validate_document(validation)))
 
 
 def _page(validation: Validation, runs: Runs, by: str, row: str | None, explain: bool) -> None:

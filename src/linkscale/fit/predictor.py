@@ -42,8 +42,9 @@ class Estimator:
         first = cases[0]
         profile = self.profile or shipped_profile(first.cluster.gpu.arch)
         batch = stack_strategies([case.strategy for case in cases])
+        model = decoder(first.architecture)
         try:
-            found = evaluate(decoder(first.architecture), first.cluster, batch, first.seq_len, first.global_batch, profile)
+            found = evaluate(model, first.cluster, batch, first.seq_len, first.global_batch, profile)
         except LinkscaleError as error:
             return [error] * len(cases)
         return [_prediction(found, row, case, profile) for row, case in enumerate(cases)]

@@ -57,7 +57,7 @@ class Row(Model, frozen=True):
 
 
 class Errors(Model, frozen=True):
-    """Errors of a quantity over rows. ``median``, ``mean``, ``p90`` are of absolute errors; ``bias`` is the signed mean."""
+    """Errors of a quantity over rows: ``median``, ``mean``, ``p90`` of their sizes, ``bias`` their signed mean."""
 
     n: int
     median: float
@@ -110,7 +110,9 @@ class Validation(Model, frozen=True):
     summary: Summary
 
 
-def validate_runs(runs: Runs, predictor: Predictor, by: str = "source_key", defaults: Defaults | None = None) -> Validation:
+def validate_runs(
+    runs: Runs, predictor: Predictor, by: str = "source_key", defaults: Defaults | None = None
+) -> Validation:
     """Resolve and predict every run and score the predictions, grouped by a column of the file."""
     resolved = [resolve(record, defaults) for record in runs.records]
     cases = [item for item in resolved if isinstance(item, Case)]

@@ -100,7 +100,7 @@ def _refuse_unpriced(flags: _Flags) -> None:
     if flags.text("expert-model-parallel-size", "1") != "1":
         raise flags.wrong(flags.flags["expert-model-parallel-size"], "expert parallelism is not priced yet")
     if flags.text("context-parallel-size", "1") != "1":
-        raise flags.wrong(flags.flags["context-parallel-size"], "context parallelism is not priced yet; 1 would be right")
+        raise flags.wrong(flags.flags["context-parallel-size"], "context parallelism is not priced yet")
 
 
 def _strategy(flags: _Flags, gpus: int | None) -> Strategy:
@@ -144,7 +144,8 @@ def _replicas(flags: _Flags, tp: int, pp: int, gpus: int | None) -> int:
         flags.assumptions.append("dp = 1: the arguments name no number of GPUs")
         return 1
     if gpus % (tp * pp):
-        raise InputError(f"{flags.args.where}: {gpus} GPUs do not divide by tp*pp = {tp}*{pp}; change the GPUs or the degrees")
+        where = flags.args.where
+        raise InputError(f"{where}: {gpus} GPUs do not divide by tp*pp = {tp}*{pp}; change the GPUs or the degrees")
     return gpus // (tp * pp)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-UNDERSTOOD = frozenset("""
+_UNDERSTOOD = """
     num-layers hidden-size num-attention-heads ffn-hidden-size kv-channels group-query-attention num-query-groups
     swiglu position-embedding-type max-position-embeddings untie-embeddings-and-output-weights disable-bias-linear
     normalization vocab-size padded-vocab-size make-vocab-size-divisible-by seq-length micro-batch-size
@@ -15,7 +15,8 @@ UNDERSTOOD = frozenset("""
     recompute-activations recompute-granularity recompute-method recompute-num-layers activations-checkpoint-method
     checkpoint-activations fp16 bf16 fp8-format fp8 fp8-param-gather accumulate-allreduce-grads-in-fp32
     grad-reduce-in-bf16 attention-backend use-flash-attn transformer-impl ddp-bucket-size nproc-per-node nnodes
-""".split())
+"""
+UNDERSTOOD = frozenset(_UNDERSTOOD.split())
 """Flags whose meaning reaches the plan."""
 
 NO_EFFECT = re.compile(

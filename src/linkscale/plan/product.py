@@ -26,7 +26,7 @@ class Rule(Model, frozen=True):
 
     value: Value
     source: str
-    when: dict[str, list[Wanted]] = {}
+    when: dict[str, list[Wanted]] = msgspec.field(default_factory=dict)
 
     def holds(self, record: RunRecord) -> bool:
         """Whether the rule speaks of this run."""

@@ -138,19 +138,19 @@ class _Resolver:
 
     def case(self) -> Case | Unresolved:
         record = self.record
-        assert record.seq_len is not None and record.global_batch_seqs is not None  # refused above
+        seq_len, global_batch = record.seq_len or 1, record.global_batch_seqs or 1  # stated, or refused above
         architecture = run_architecture(record, self.default)
         cluster = run_cluster(record, self.default)
         strategy = self.strategy()
-        if record.global_batch_seqs % (strategy.dp * strategy.micro_batch):
+        if global_batch % (strategy.dp * strategy.micro_batch):
             return _unresolved(record, "batch does not divide", (
-                f"global batch {record.global_batch_seqs} does not divide by dp*micro-batch = "
+                f"global batch {global_batch} does not divide by dp*micro-batch = "
                 f"{strategy.dp}*{strategy.micro_batch}"))  # fmt: skip
         step_s = measured_step_s(record, parameters(architecture), cluster.gpu)
         kind = str(self.default("memory_kind")) if record.peak_mem_gib else ""
         return Case(
             id=record.id, source_key=record.source_key, architecture=architecture, cluster=cluster, strategy=strategy,
-            seq_len=record.seq_len, global_batch=record.global_batch_seqs,
+            seq_len=seq_len, global_batch=global_batch,
             measured_step_s=None if self._power_unknown() else step_s,
             measured_memory_bytes=measured_memory_bytes(record), memory_kind=kind,
             assumptions=tuple(self.assumptions),

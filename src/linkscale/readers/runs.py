@@ -6,11 +6,12 @@ An empty cell is None: the source did not say. What to assume then is not the re
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import msgspec
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
@@ -126,7 +127,7 @@ def _lines(file: BinaryIO, where: str) -> Iterator[str]:
     while raw := file.readline(MAX_LINE_CHARS + 1):
         number += 1
         if len(raw) > MAX_LINE_CHARS:
-            raise InputError(f"{where}:{number}: line longer than {MAX_LINE_CHARS} characters; this is no table of runs")
+            raise InputError(f"{where}:{number}: line longer than {MAX_LINE_CHARS} characters; a row a line is right")
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -184,19 +185,12 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "…")
 
 
-def _whole(text: str) -> int | None:
+def _count(text: str) -> int | None:
     if not text:
         return None
-    if not text.isascii() or not text.isdigit() or len(text) > 15 or int(text) < 0:
+    if not text.isascii() or not text.isdigit() or len(text) > 15 or int(text) == 0:
         raise ValueError(text)
     return int(text)
-
-
-def _count(text: str) -> int | None:
-    value = _whole(text)
-    if value == 0:
-        raise ValueError(text)
-    return value
 
 
 def _number(text: str) -> float | None:
@@ -214,15 +208,6 @@ def _flag(text: str) -> bool | None:
     return None if not text else text == "1"
 
 
-_COUNTS = (
-    "num_gpus gpus_per_node nvlink_domain_size layers hidden heads kv_heads ffn_hidden vocab experts experts_topk "
-    "moe_ffn_hidden seq_len global_batch_seqs micro_batch_seqs grad_accum tp pp vpp cp ep dp"
-).split()
-_NUMBERS = (
-    "params_b scaleout_gbps_per_gpu step_time_s tokens_per_s_per_gpu tflops_per_gpu mfu_pct hfu_pct peak_mem_gib"
-).split()
-_FLAGS = ("gated_mlp", "sp")
-
 Convert = Callable[[str], Any]
 EXPECTED: dict[Convert, str] = {
     _count: "a positive whole number or nothing",
@@ -230,8 +215,7 @@ EXPECTED: dict[Convert, str] = {
     _flag: "0, 1 or nothing",
     str: "text",
 }
+_BY_TYPE: dict[Any, Convert] = {int | None: _count, float | None: _number, bool | None: _flag, str: str}
 CONVERT: dict[str, Convert] = {
-    name: _count if name in _COUNTS else _number if name in _NUMBERS else _flag if name in _FLAGS else str
-    for name in RunRecord.__struct_fields__
-    if name != "line"
+    field.name: _BY_TYPE[field.type] for field in msgspec.structs.fields(RunRecord) if field.name != "line"
 }

@@ -52,7 +52,16 @@ def plan_schema() -> Schema:
     return _document("plan", "The best strategies of a search, and the reasons.", properties, definitions)
 
 
-BUILT: dict[str, Callable[[], Schema]] = {"predict": predict_schema, "plan": plan_schema}
+def validate_schema() -> Schema:
+    """Return the schema of ``linkscale.validate/1``: every run beside its prediction, and the errors by source."""
+    from linkscale.fit.score import Validation
+
+    _, definitions = _components(Validation)
+    properties = definitions.pop("Validation")["properties"]
+    return _document("validate", "Predictions beside published runs, and their errors.", properties, definitions)
+
+
+BUILT: dict[str, Callable[[], Schema]] = {"predict": predict_schema, "plan": plan_schema, "validate": validate_schema}
 
 
 def text(schema: Schema) -> str:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from linkscale.base.model import Model
 from linkscale.fit.score import Errors, Reason, Row, Summary, Validation
 from linkscale.fit.score import Group as Scored
 from linkscale.plan.resolve import Case
+from linkscale.report.json_document import document
 from linkscale.report.layout import Fluid, bullets, facts, section, table
 from linkscale.report.text import both_gigabytes, duration, percent
 from linkscale.report.words import cluster_lines, strategy_line
 
-SCHEMA = "linkscale.validate/1"
 
-
-class Document(Model, frozen=True, rename={"schema_name": "schema"}):
-    """The document of ``linkscale validate --json``."""
-
-    rows: tuple[Row, ...]
-    summary: Summary
-    schema_name: str = SCHEMA
-
-
-def validate_json(validation: Validation) -> str:
-    """Return the validation as one JSON document."""
-    document = Document(rows=validation.rows, summary=validation.summary)
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+def validate_document(validation: Validation) -> dict[str, Any]:
+    """Return ``linkscale.validate/1``: the rows in the order of the file, and the summary."""
+    return document("validate", validation)
 
 
 def validate_page(validation: Validation, by: str = "source_key") -> Group:
@@ -111,8 +100,9 @@ def run_page(row: Row, case: Case | None) -> Group:
     return Group(facts(lines), section("Defaults for what the source leaves out", bullets(case.assumptions)))
 
 
-def _compared(predicted: float | None, measured: float | None, error: float | None, text: object) -> str:
-    show = text if callable(text) else str
+def _compared(
+    predicted: float | None, measured: float | None, error: float | None, show: Callable[[float], str]
+) -> str:
     words = [f"predicted {show(predicted)}"] if predicted is not None else []
     words += [f"measured {show(measured)}"] if measured is not None else ["not measured"]
     words += [f"error {error:+.1%}"] if error is not None else []
