@@ -55,7 +55,7 @@ def complete(stated: Mapping[str, Any], gpus: int, domain_gpus: int, precision: 
     """
     fields = {name: value for name, value in stated.items() if value is not None}
     for name, value in fields.items():
-        _check(name, value)
+        check_field(name, value)
     choices = default_choices(fields.get("stack", "megatron"), fields.get("precision", precision))
     if choices.stack == "megatron" and fields.get("overlap_grad_reduce") is False:
         fields.setdefault("overlap_param_gather", False)
@@ -65,7 +65,7 @@ def complete(stated: Mapping[str, Any], gpus: int, domain_gpus: int, precision: 
     return Strategy(**{**msgspec.structs.asdict(choices), **fields})
 
 
-def _check(name: str, value: object) -> None:
+def check_field(name: str, value: object) -> None:
     """Raise when a field does not exist or holds a value of the wrong kind."""
     if name not in FIELDS:
         raise unknown_name("field of a strategy", name, FIELDS)

@@ -109,16 +109,10 @@ def _kv_heads_not(job: Job, s: Strategy) -> str:
 
 
 def _sequence(job: Job, b: StrategyBatch) -> BoolArray | bool:
-    # Context parallelism gives every rank two chunks of the sequence, one from each end, to balance causal attention.
-    whole = (b.cp == 1) | (job.seq_len % (2 * b.cp) == 0)
-    if not b.choices.sequence_parallel:
-        return whole
-    return whole & ((b.tp == 1) | (job.seq_len % (b.cp * b.tp) == 0))
+    return np.asarray(job.seq_len % (b.cp * b.tp) == 0) if b.choices.sequence_parallel else True
 
 
 def _sequence_not(job: Job, s: Strategy) -> str:
-    if s.cp > 1 and job.seq_len % (2 * s.cp):
-        return f"seq_len = {job.seq_len} does not divide by 2*cp = {2 * s.cp}; use another cp or sequence length"
     return (
         f"seq_len = {job.seq_len} does not divide by cp*tp = {s.cp * s.tp}, which sequence parallelism needs; "
         f"use another tp, or turn sequence_parallel off"
@@ -225,6 +219,8 @@ def _pipelined_not(job: Job, s: Strategy) -> str:
 
 RULES: tuple[Rule, ...] = (
     Rule("gpus", _fills, _fills_not),
+    Rule("context", lambda job, b: b.cp == 1, lambda job, s: (
+        f"cp = {s.cp}: context parallelism is not priced yet; use cp = 1")),
     Rule("heads", _heads, lambda job, s: (
         f"{job.arch.heads} attention heads do not divide by tp = {s.tp}; use a tp that divides {job.arch.heads}")),
     Rule("kv_heads", _kv_heads, _kv_heads_not),

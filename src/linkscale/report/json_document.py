@@ -29,7 +29,7 @@ def predict_document(estimate: object, asked: Asked, strategy: Strategy) -> dict
 
 
 def plan_document(result: object, asked: Asked) -> dict[str, Any]:
-    """Return ``linkscale.plan/1``: what was asked, then every plan as in ``predict`` with its strategy, and the reasons."""
+    """Return ``linkscale.plan/1``: what was asked, every plan as in ``predict`` with its strategy, the reasons."""
     found = document("plan", result, **_job(asked))
     found["plans"] = [{"strategy": entry["strategy"], **entry["estimate"]} for entry in found["plans"]]
     return found

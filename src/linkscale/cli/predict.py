@@ -1,0 +1,145 @@
+"""``linkscale predict``: step time, memory and communication of one strategy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from linkscale.cli.options import Catalog, GlobalBatch, Json, ScaleOut, ScaleUp, SeqLen, with_strategy
+
+if TYPE_CHECKING:
+    from linkscale.api import Job
+    from linkscale.estimate import Estimate
+    from linkscale.plan.plan import Plan
+    from linkscale.plan.strategy import Strategy
+
+DEGREES = ("tp", "cp", "pp")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(name="predict")(predict)
+
+
+@with_strategy
+def predict(
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL|PLAN.yaml", help="Packaged name, config.json, or plan.", show_default=False),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Argument(metavar="CLUSTER", help="SYSTEM:GPUS, as dgx-h100:16384.", show_default=False)
+    ] = None,
+    global_batch: GlobalBatch = None,
+    seq: SeqLen = None,
+    from_megatron: Annotated[
+        str | None,
+        typer.Option(
+            "--from-megatron", metavar="FILE", help="Read Megatron-LM arguments; give CLUSTER."
+        ),
+    ] = None,
+    scaleup: ScaleUp = None,
+    scaleout: ScaleOut = None,
+    catalog: Catalog = None,
+    as_json: Json = False,
+    *,
+    stated: dict[str, Any],
+) -> None:
+    """Predict step time, memory and communication of one strategy.
+
+    Give MODEL and CLUSTER with --global-batch and --seq, or a file that `linkscale plan -o` wrote; options replace
+    what the file says. What nobody states is filled in as the stack usually runs.
+    """
+    import msgspec
+
+    from linkscale import api
+
+    given = _given(model, cluster, from_megatron)
+    given.job.update(_present(global_batch=global_batch, seq_len=seq, scaleup=scaleup, scaleout=scaleout))
+    fields = _merged(given, stated)
+    asked = api.job(**_whole(given.job), catalog=catalog)
+    strategy = api.strategy_of(asked, fields)
+    estimate = api.estimate(asked, strategy, fields)
+    if given.assumptions:
+        estimate = msgspec.structs.replace(estimate, assumptions=(*given.assumptions, *estimate.assumptions))
+    _print(asked, strategy, estimate, as_json=as_json)
+
+
+class Given(NamedTuple):
+    """What the arguments or a file say: the job as arguments of ``api.job``, and fields of the strategy."""
+
+    job: dict[str, Any]
+    strategy: dict[str, Any]
+    assumptions: tuple[str, ...] = ()
+
+
+def _given(model: str | None, cluster: str | None, from_megatron: str | None) -> Given:
+    from linkscale.base.errors import InputError
+
+    if from_megatron is not None:
+        from linkscale.plan.megatron import plan_from_megatron
+
+        if cluster is not None:
+            raise InputError(f"--from-megatron names the model itself; give CLUSTER alone, not {model!r} {cluster!r}")
+        return _from_plan(plan_from_megatron(from_megatron), None, model)
+    if model is not None and model.lower().endswith((".yaml", ".yml")):
+        from linkscale.plan.plan import read_plan
+
+        plan, stated = read_plan(model)
+        return _from_plan(plan, stated, cluster)
+    return Given(_present(model=model, cluster=cluster), {})
+
+
+def _from_plan(plan: Plan, stated: set[str] | None, cluster: str | None) -> Given:
+    """Take a plan apart; a cluster given beside it replaces the plan's, and dp then follows from its GPUs."""
+    job = _present(model=plan.model, global_batch=plan.global_batch, seq_len=plan.seq_len)
+    if cluster is None:
+        job |= _present(cluster=plan.cluster, scaleup=plan.scaleup, scaleout=plan.scaleout)
+    else:
+        job["cluster"] = cluster
+    fields = {name: getattr(plan.strategy, name) for name in stated or plan.strategy.__struct_fields__}
+    if cluster is not None or plan.cluster is None:
+        fields.pop("dp", None)
+    return Given(job, fields, plan.assumptions)
+
+
+def _merged(given: Given, stated: dict[str, Any]) -> dict[str, Any]:
+    """Let options replace the fields of a plan; changed degrees leave another dp."""
+    fields = dict(given.strategy)
+    if any(name in stated for name in DEGREES):
+        fields.pop("dp", None)
+    return {**fields, **stated}
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _whole(job: dict[str, Any]) -> dict[str, Any]:
+    """Return the job, or say which of its parts is missing."""
+    from linkscale.base.errors import InputError
+
+    names = {"model": "MODEL", "cluster": "CLUSTER", "global_batch": "--global-batch", "seq_len": "--seq"}
+    missing = [shown for name, shown in names.items() if name not in job]
+    if missing:
+        example = "linkscale predict llama-3.1-8b dgx-h100:8 --global-batch 32 --seq 8192"
+        raise InputError(f"{', '.join(missing)} missing; for example `{example}`")
+    return job
+
+
+def _print(asked: Job, strategy: Strategy, estimate: Estimate, *, as_json: bool) -> None:
+    """Print the page or the document; without a page nothing of the terminal library is loaded."""
+    from linkscale.cli.shown import described
+    from linkscale.report.context import AskedStrategy
+
+    job = described(asked)
+    if as_json:
+        from linkscale.report.json_document import encode, predict_document
+
+        typer.echo(encode(predict_document(estimate, job, strategy)), nl=False)
+        return
+    from linkscale.report.console import show
+    from linkscale.report.predict_page import estimate_page
+
+    show(estimate_page(estimate, AskedStrategy(job, strategy)))
