@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "predict": "linkscale.estimate",
-    "plan": "linkscale.search",
+    "predict": "linkscale.api",
+    "plan": "linkscale.api",
     "Architecture": "linkscale.workload",
     "Cluster": "linkscale.topology.cluster",
     "Strategy": "linkscale.plan.strategy",
