@@ -54,7 +54,7 @@ def test_the_published_layouts_of_llama_3_are_legal():
         (LLAMA_70B, 64, Strategy(dp=64, sharding="hsdp", shard_domain=24), "divides dp*cp = 64; it is 24"),
         (LLAMA_70B, 64, Strategy(dp=64, recompute_layers=2), "belongs to recompute full, but recompute is selective"),
         (LLAMA_70B, 64, Strategy(pp=8, dp=8, recompute="full", recompute_layers=11), "a stage has 10 layers"),
-        (LLAMA_70B, 64, Strategy(stack="fsdp2", dp=64), "stack fsdp2 has no sharding 'zero1'; it has zero2, zero3, hsdp"),
+        (LLAMA_70B, 64, Strategy(stack="fsdp2", dp=64), "fsdp2 has no sharding 'zero1'; it has zero2, zero3, hsdp"),
         (LLAMA_70B, 64, Strategy(stack="ddp", sharding="none", pp=2, dp=32), "stack ddp has no pipeline"),
         (LLAMA_70B, 64, Strategy(stack="ddp", sharding="none", tp=2, dp=32), "stack ddp has no tensor parallelism"),
         (LLAMA_70B, 64, Strategy(stack="deepspeed", sharding="zero3", pp=2, dp=32), "use pp = 1 or sharding zero1"),
@@ -110,7 +110,7 @@ def strategies_of_one_kind(draw: st.DrawFn) -> list[Strategy]:
     )  # fmt: skip
     degree = st.sampled_from((1, 1, 2, 3, 4, 8))
     numbers = st.fixed_dictionaries(
-        {name: degree for name in ("tp", "pp", "vpp", "dp", "micro_batch")}
+        dict.fromkeys(("tp", "pp", "vpp", "dp", "micro_batch"), degree)
         | {"shard_domain": st.sampled_from((1, 2, 4)), "recompute_layers": st.sampled_from((0, 0, 1, 40))}
     )
     fields = {name: getattr(choices, name) for name in Choices.__struct_fields__}
