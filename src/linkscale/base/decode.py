@@ -1,0 +1,36 @@
+"""Plain data → values, with one line for what does not fit and the nearest known field."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from linkscale.base.errors import InputError, nearest
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_AT = re.compile(r" - at `\$\.?([^`]*)`")
+
+
+def decode(data: Any, kind: type[T], where: str) -> T:
+    """Convert plain data into a value of ``kind``; ``where`` names the file in errors."""
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: expected keys and values, found {type(data).__name__}")
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: {_told(str(error), kind)}") from None
+
+
+def _told(message: str, kind: type[msgspec.Struct]) -> str:
+    at = _AT.search(message)
+    field = f"{at[1]}: " if at and at[1] else ""
+    text = _AT.sub("", message)
+    unknown = _UNKNOWN.search(text)
+    if unknown:
+        hint = nearest(unknown[1], kind.__struct_fields__)
+        return f"{field}unknown field {unknown[1]!r}" + (f"; did you mean {hint!r}?" if hint else "")
+    return f"{field}{text[0].lower()}{text[1:]}".replace("`", "")
