@@ -85,9 +85,9 @@ def test_bytes_that_are_no_text(tmp_path):
     with pytest.raises(InputError, match="not UTF-8"):
         read_megatron(path)
     path.write_bytes(b"--a 1\n" * 400_000)
-    with pytest.raises(InputError, match="larger than"):
+    with pytest.raises(InputError, match="is larger than 1 MiB"):
         read_megatron(path)
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="is a directory"):
         read_megatron(tmp_path)
 
 

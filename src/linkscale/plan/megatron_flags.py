@@ -14,7 +14,8 @@ _UNDERSTOOD = """
     overlap-param-gather no-overlap-p2p-communication no-async-tensor-model-parallel-allreduce tp-comm-overlap
     recompute-activations recompute-granularity recompute-method recompute-num-layers activations-checkpoint-method
     checkpoint-activations fp16 bf16 fp8-format fp8 fp8-param-gather accumulate-allreduce-grads-in-fp32
-    grad-reduce-in-bf16 attention-backend use-flash-attn transformer-impl ddp-bucket-size nproc-per-node nnodes
+    rotary-percent use-rotary-position-embeddings add-qkv-bias qk-layernorm squared-relu attention-dropout
+    hidden-dropout grad-reduce-in-bf16 attention-backend use-flash-attn transformer-impl ddp-bucket-size nproc-per-node nnodes
 """
 UNDERSTOOD = frozenset(_UNDERSTOOD.split())
 """Flags whose meaning reaches the plan."""
@@ -25,7 +26,7 @@ NO_EFFECT = re.compile(
     r"|save|load|ckpt-|auto-detect-ckpt|dist-ckpt|no-load-|no-save-|exit-|finetune\Z|use-checkpoint-"
     r"|log-|tensorboard-|wandb-|timing-|no-log|manual-gc|distributed-timeout|distributed-backend|no-check-for-nan"
     r"|node-rank|master-|rdzv|standalone|use-mcore-models|loss-scale|initial-loss-scale|min-loss-scale|hysteresis"
-    r"|norm-epsilon|layernorm-epsilon|apply-layernorm-1p|rotary-|use-rotary|no-position-embedding|override-opt"
+    r"|norm-epsilon|layernorm-epsilon|apply-layernorm-1p|rotary-|no-position-embedding|override-opt"
     r"|step-batch-size-schedule|rampup-batch-size|attention-softmax-in-fp32|enable-experimental|fp8-amax|fp8-margin"
     r"|fp8-interval|kv-cache|inference-)"
 )

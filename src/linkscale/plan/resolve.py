@@ -20,7 +20,7 @@ from linkscale.plan.systems import run_cluster
 from linkscale.readers.runs import RunRecord
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
-from linkscale.workload.counts import parameters
+from linkscale.workload.counts import params
 
 
 class Case(Model, frozen=True):
@@ -91,6 +91,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("offload", lambda r: "CPU offload experiment" in r.notes or "CPU offload used" in r.notes,
             _says("offload to host memory is not priced")),
     Refusal("nvfp4", lambda r: r.precision == "nvfp4", _says("nvfp4 arithmetic is not priced yet")),
+    Refusal("no shape", lambda r: not (r.layers and r.hidden and r.heads),
+            lambda r: f"the source states no layers, width and heads of {r.model!r}"),
     Refusal("unknown GPU", lambda r: r.gpu.startswith("unknown"), _says("the source does not state the GPU")),
     Refusal("no GPU count", lambda r: not r.num_gpus, _says("the source does not state the number of GPUs")),
     Refusal("no sequence length", lambda r: not r.seq_len, _says("the source does not state the sequence length")),
@@ -146,7 +148,7 @@ class _Resolver:
             return _unresolved(record, "batch does not divide", (
                 f"global batch {global_batch} does not divide by dp*micro-batch = "
                 f"{strategy.dp}*{strategy.micro_batch}"))  # fmt: skip
-        step_s = measured_step_s(record, parameters(architecture), cluster.gpu)
+        step_s = measured_step_s(record, params(architecture), cluster.gpu)
         kind = str(self.default("memory_kind")) if record.peak_mem_gib else ""
         return Case(
             id=record.id, source_key=record.source_key, architecture=architecture, cluster=cluster, strategy=strategy,

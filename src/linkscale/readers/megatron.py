@@ -14,6 +14,7 @@ from pathlib import Path
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
+from linkscale.base.text import read_text
 
 MAX_BYTES = 1 << 20
 MAX_EXPANSION = 1 << 16
@@ -56,18 +57,7 @@ class MegatronArgs(Model, frozen=True):
 
 def read_megatron(path: str | Path) -> MegatronArgs:
     """Read the arguments of a launch script; nothing in it is run."""
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the arguments ({error.strerror or error})") from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{path}: larger than {MAX_BYTES} bytes; a launch script would be right")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    return parse_megatron(text, str(path))
+    return parse_megatron(read_text(path, MAX_BYTES), str(path))
 
 
 def parse_megatron(text: str, where: str = "<text>") -> MegatronArgs:

@@ -13,8 +13,7 @@ from linkscale.plan.megatron_flags import NO_EFFECT, UNDERSTOOD
 from linkscale.plan.plan import Plan
 from linkscale.plan.strategy import AttentionKernel, CommDtype, Precision, Recompute, Sharding, Strategy, TpOverlap
 from linkscale.readers.megatron import Flag, MegatronArgs, read_megatron
-from linkscale.workload.architecture import Architecture
-from linkscale.workload.config import from_shape
+from linkscale.workload.architecture import Architecture, Positions
 
 # The GPT-2 vocabulary, which Megatron's examples train with.
 GPT2_VOCAB = 50257
@@ -32,8 +31,9 @@ def plan_from_args(args: MegatronArgs, gpus: int | None = None) -> Plan:
     _refuse_unpriced(flags)
     strategy = _strategy(flags, gpus)
     global_batch = flags.whole("global-batch-size", strategy.micro_batch * strategy.dp)
+    model = _architecture(flags, strategy.tp)
     return Plan(
-        model=_architecture(flags, strategy.tp),
+        model=model,
         strategy=strategy,
         global_batch=global_batch,
         seq_len=flags.required("seq-length"),
@@ -76,6 +76,19 @@ class _Flags:
 
     def optional(self, name: str) -> int | None:
         return self.whole(name, 0) or None
+
+    def share(self, name: str, default: float = 1.0) -> float:
+        """Return a number from 0 to 1."""
+        if name not in self.flags:
+            return default
+        text = self.text(name)
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0.0 <= value <= 1.0:
+            raise self.wrong(self.flags[name], f"{text[:40]!r} is no number from 0 to 1")
+        return value
 
     def required(self, name: str) -> int:
         if name not in self.flags:
@@ -141,7 +154,7 @@ def _replicas(flags: _Flags, tp: int, pp: int, gpus: int | None) -> int:
             flags.assumptions.append(f"the launcher names {gpus} GPUs, fewer than tp*pp = {tp * pp}: dp = 1 assumed")
             return 1
     if gpus is None:
-        flags.assumptions.append("dp = 1: the arguments name no number of GPUs")
+        flags.assumptions.append("dp: the arguments name no number of GPUs, so it is what the cluster leaves")
         return 1
     if gpus % (tp * pp):
         where = flags.args.where
@@ -212,15 +225,40 @@ def _architecture(flags: _Flags, tp: int) -> Architecture:
     gated = flags.on("swiglu")
     # Megatron's default: 4h, or for SwiGLU two thirds of it rounded down to a multiple of 64.
     ffn = flags.whole("ffn-hidden-size", int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden)
-    learned = flags.text("position-embedding-type", "learned_absolute") == "learned_absolute"
-    return from_shape(
-        name="megatron", layers=flags.required("num-layers"), hidden=hidden, heads=heads,
+    positions = _positions(flags)
+    rms = flags.text("normalization", "LayerNorm") == "RMSNorm"
+    bias = not flags.on("disable-bias-linear")
+    head_dim = flags.whole("kv-channels", max(1, hidden // heads))
+    return Architecture(
+        name=f"megatron-{flags.required('num-layers')}x{hidden}", model_type="megatron", vocab=_vocab(flags, tp),
+        hidden=hidden, layers=flags.required("num-layers"), heads=heads,
         kv_heads=flags.whole("num-query-groups", heads) if flags.on("group-query-attention") else heads,
-        head_dim=flags.optional("kv-channels"), ffn_hidden=ffn, gated_mlp=gated, vocab=_vocab(flags, tp),
-        learned_positions=flags.required("max-position-embeddings") if learned else 0,
-        tied=not flags.on("untie-embeddings-and-output-weights"), bias=not flags.on("disable-bias-linear"),
-        norm="rmsnorm" if flags.text("normalization", "LayerNorm") == "RMSNorm" else "layernorm",
+        head_dim=head_dim, ffn_hidden=ffn, gated_mlp=gated, activation=_activation(flags, gated),
+        norm="rmsnorm" if rms else "layernorm", norm_bias=not rms,
+        positions=positions, max_positions=flags.required("max-position-embeddings") if positions == "learned" else 0,
+        rotary_dim=round(head_dim * flags.share("rotary-percent")) if positions == "rope" else 0,
+        tied_embeddings=not flags.on("untie-embeddings-and-output-weights"),
+        qkv_bias=bias or flags.on("add-qkv-bias"), attention_out_bias=bias, mlp_bias=bias,
+        qk_norm="head" if flags.on("qk-layernorm") else "none", dropout=_dropout(flags),
+        source=f"Megatron-LM arguments, {flags.args.where}",
     )  # fmt: skip
+
+
+def _positions(flags: _Flags) -> Positions:
+    kind = flags.text("position-embedding-type", "rope" if flags.on("use-rotary-position-embeddings") else "")
+    known: dict[str, Positions] = {"": "learned", "learned_absolute": "learned", "rope": "rope", "none": "none"}
+    if kind not in known:
+        raise flags.wrong(flags.flags["position-embedding-type"], f"{kind[:40]!r} is not priced; rope would be right")
+    return known[kind]
+
+
+def _activation(flags: _Flags, gated: bool) -> str:
+    return "silu" if gated else "relu2" if flags.on("squared-relu") else "gelu"
+
+
+def _dropout(flags: _Flags) -> bool:
+    """Whether any dropout runs; Megatron's own rates are 0.1."""
+    return any(flags.share(name, 0.1) > 0.0 for name in ("attention-dropout", "hidden-dropout"))
 
 
 def _vocab(flags: _Flags, tp: int) -> int:
