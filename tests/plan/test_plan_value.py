@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkscale.base.errors import InputError
-from linkscale.plan.plan import Plan, read_plan
+from linkscale.plan.plan import Plan
+from linkscale.plan.plan_file import read_plan
 from linkscale.plan.strategy import NUMBERS, Strategy
 from linkscale.workload.architecture import Architecture
 
@@ -56,13 +57,13 @@ GOOD = "model: m\nglobal_batch: 1\nseq_len: 1\nstrategy:\n  tp: 8\n"
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ("", ": a plan is a mapping"),
-        ("[1, 2]", ":1: a plan is a mapping"),
-        (GOOD.replace("tp: 8", "tp: x"), ":5: strategy.tp: expected `int`, got `str`"),
-        (GOOD.replace("tp: 8", "tpp: 8"), ":4: strategy: object contains unknown field `tpp`"),
+        ("", ": expected keys and values"),
+        ("[1, 2]", ": expected keys and values"),
+        (GOOD.replace("tp: 8", "tp: x"), ":5: tp = 'x'; it must be a whole number"),
+        (GOOD.replace("tp: 8", "tpp: 8"), ":5: unknown field of a strategy 'tpp'; did you mean 'tp'?"),
         (GOOD.replace("tp: 8", "tp: -8"), "tp = -8; it must be at least 1"),
         (GOOD.replace("global_batch: 1", "global_batch: 0"), "global_batch = 0; it must be at least 1"),
-        (GOOD.replace("seq_len: 1\n", ""), "missing required field `seq_len`"),
+        (GOOD.replace("seq_len: 1\n", ""), "missing required field seq_len"),
         (GOOD.replace("  tp: 8", "  tp: 8\n  tp: 4"), "key 'tp' stands twice"),
     ],
 )

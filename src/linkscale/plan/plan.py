@@ -10,7 +10,6 @@ import msgspec
 from linkscale.base.errors import InputError
 from linkscale.base.files import write_text
 from linkscale.base.model import Model
-from linkscale.base.yaml import Document, load_yaml
 from linkscale.plan.strategy import Strategy
 from linkscale.workload.architecture import Architecture
 
@@ -44,28 +43,6 @@ class Plan(Model, frozen=True):
     def save(self, path: str | Path) -> None:
         """Write the plan as YAML: beside the file, then renamed, so that nothing is half-written."""
         write_text(path, dump_plan(self))
-
-
-def read_plan(path: str | Path) -> tuple[Plan, set[str]]:
-    """Read a plan; returns it with the fields of the strategy that the file states, the others being defaults."""
-    document = load_yaml(path)
-    if not isinstance(document.data, dict):
-        raise InputError(f"{document.where()}: a plan is a mapping of {', '.join(Plan.__struct_fields__)}")
-    try:
-        plan = msgspec.convert(document.data, Plan)
-    except msgspec.ValidationError as error:
-        raise InputError(_told(error, document)) from None
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return plan, set(document.data["strategy"])
-
-
-def _told(error: msgspec.ValidationError, document: Document) -> str:
-    """Say in the file's own words what does not fit: msgspec ends its message with the path, as ``$.strategy.tp``."""
-    text, _, at = str(error).partition(" - at `$")
-    keys = tuple(key for key in at.rstrip("`").split(".") if key)
-    field = f"{'.'.join(keys)}: " if keys else ""
-    return f"{document.where(*keys)}: {field}{text[0].lower()}{text[1:]}"
 
 
 def dump_plan(plan: Plan) -> str:
