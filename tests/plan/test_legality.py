@@ -12,13 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkscale.base.errors import InputError
-from linkscale.plan.legality import RULES, SHARDINGS, check, legal_mask
+from linkscale.plan.legality import RULES, SHARDINGS, Job, check, legal_mask
 from linkscale.plan.strategy import Choices, Sharding, Stack, Strategy, stack_strategies
 
 # The rules look at three numbers of a model only.
-LLAMA_405B: Any = SimpleNamespace(layers=126, heads=128, kv_heads=8)
-LLAMA_70B: Any = SimpleNamespace(layers=80, heads=64, kv_heads=8)
-FALCON_7B: Any = SimpleNamespace(layers=32, heads=71, kv_heads=1)
+LLAMA_405B: Any = SimpleNamespace(layers=126, heads=128, kv_heads=8, ffn_hidden=53248)
+LLAMA_70B: Any = SimpleNamespace(layers=80, heads=64, kv_heads=8, ffn_hidden=28672)
+FALCON_7B: Any = SimpleNamespace(layers=32, heads=71, kv_heads=1, ffn_hidden=18176)
+
+
+def cut(**fields: Any) -> Strategy:
+    return Strategy(**fields)
 
 
 def broken(arch: Any, gpus: int, strategy: Strategy, seq_len: int = 8192, global_batch: int = 2048) -> str:
@@ -41,7 +45,8 @@ def test_the_published_layouts_of_llama_3_are_legal():
         (LLAMA_70B, 64, Strategy(tp=8, pp=3, dp=2), "= 48, but the cluster has 64 GPUs; use a cluster of 48"),
         (LLAMA_70B, 64, Strategy(tp=8, cp=2, dp=4), "context parallelism is not priced yet"),
         (LLAMA_70B, 96, Strategy(tp=3, dp=32), "64 attention heads do not divide by tp = 3"),
-        (SimpleNamespace(layers=8, heads=12, kv_heads=4), 6, Strategy(tp=6), "kv_heads = 4 and tp = 6"),
+        (SimpleNamespace(layers=8, heads=12, kv_heads=4, ffn_hidden=48), 6, Strategy(tp=6), "kv_heads = 4 and tp = 6"),
+        (SimpleNamespace(layers=8, heads=12, kv_heads=12, ffn_hidden=50), 4, Strategy(tp=4), "ffn_hidden = 50 does"),
         (FALCON_7B, 4, Strategy(tp=2, dp=2), "71 attention heads do not divide by tp = 2"),
         (LLAMA_70B, 64, Strategy(tp=8, pp=2, dp=4, micro_batch=3), "dp*micro_batch = 4*3 = 12; use a global batch of"),
         (LLAMA_70B, 4096, Strategy(dp=4096), "use a global batch of 4096"),
@@ -82,7 +87,7 @@ def test_sequence_parallelism_cuts_the_sequence():
 
 @pytest.mark.parametrize("name", ["tp", "pp", "vpp", "dp", "micro_batch", "recompute_layers", "shard_domain"])
 def test_numbers_beyond_any_run_are_refused_in_words(name):
-    assert f"{name} = about 1e30; it must be" in broken(LLAMA_70B, 64, Strategy(**{name: 10**30}))
+    assert f"{name} = about 1e30; it must be" in broken(LLAMA_70B, 64, cut(**{name: 10**30}))
 
 
 def test_batches_and_clusters_beyond_any_run_are_refused_too():
@@ -114,7 +119,7 @@ def strategies_of_one_kind(draw: st.DrawFn) -> list[Strategy]:
         | {"shard_domain": st.sampled_from((1, 2, 4)), "recompute_layers": st.sampled_from((0, 0, 1, 40))}
     )
     fields = {name: getattr(choices, name) for name in Choices.__struct_fields__}
-    return [Strategy(**fields, **row) for row in draw(st.lists(numbers, min_size=1, max_size=6))]
+    return [cut(**fields, **row) for row in draw(st.lists(numbers, min_size=1, max_size=6))]
 
 
 @settings(max_examples=200, deadline=None)
@@ -135,8 +140,8 @@ def test_every_rule_is_broken_by_something():
     job_batches = [(64, 24), (64, 64)]
     seen: set[str] = set()
     kinds = [
-        Choices(stack=stack, sharding=sharding, recompute=recompute, schedule=schedule, overlap_grad_reduce=reduce,
-                sequence_parallel=False, tp_overlap="ring")
+        {"stack": stack, "sharding": sharding, "recompute": recompute, "schedule": schedule,
+         "overlap_grad_reduce": reduce, "sequence_parallel": False, "tp_overlap": "ring"}
         for stack, sharding, recompute, schedule, reduce in product(
             get_args(Stack), ("none", "zero3", "hsdp"), ("none", "full"), ("1f1b", "gpipe"), (True, False))
     ]  # fmt: skip
@@ -144,13 +149,10 @@ def test_every_rule_is_broken_by_something():
         {"tp": t, "pp": p, "vpp": v, "dp": d, "cp": c, "micro_batch": 1, "shard_domain": s, "recompute_layers": r}
         for t, p, v, d, c, s, r in product((1, 3, 6), (1, 3, 128), (1, 3), (1, 64), (1, 2), (1, 3), (0, 90))
     ]
-    small: Any = SimpleNamespace(layers=80, heads=64, kv_heads=4)
+    small: Any = SimpleNamespace(layers=80, heads=64, kv_heads=4, ffn_hidden=256)
     for kind in kinds:
-        fields = {name: getattr(kind, name) for name in Choices.__struct_fields__}
-        batch = stack_strategies([Strategy(**fields, **row) for row in rows])
+        batch = stack_strategies([cut(**kind, **row) for row in rows])
         for gpus, global_batch in job_batches:
-            from linkscale.plan.legality import Job
-
             job = Job(small, gpus, 8190, global_batch)
             seen |= {rule.name for rule in RULES if not np.all(rule.mask(job, batch))}
     assert seen >= {rule.name for rule in RULES} - {"sequence"}

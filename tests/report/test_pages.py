@@ -70,7 +70,7 @@ def test_a_terminal_gets_colour_unless_no_color_is_set(monkeypatch):
 def test_the_time_rows_add_up_to_the_step_as_printed():
     lines = printed(estimate_page(estimate(), ASKED), 80).splitlines()
     start = next(i for i, line in enumerate(lines) if "cause" in line and "share" in line)
-    numbers = []
+    numbers: list[float] = []
     for line in lines[start + 1 :]:
         words = line.split()
         if words[0] == "step":

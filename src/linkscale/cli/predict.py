@@ -35,9 +35,7 @@ def predict(
     seq: SeqLen = None,
     from_megatron: Annotated[
         str | None,
-        typer.Option(
-            "--from-megatron", metavar="FILE", help="Read Megatron-LM arguments; give CLUSTER."
-        ),
+        typer.Option("--from-megatron", metavar="FILE", help="Read Megatron-LM arguments; give CLUSTER."),
     ] = None,
     scaleup: ScaleUp = None,
     scaleout: ScaleOut = None,
@@ -84,21 +82,22 @@ def _given(model: str | None, cluster: str | None, from_megatron: str | None) ->
             raise InputError(f"--from-megatron names the model itself; give CLUSTER alone, not {model!r} {cluster!r}")
         return _from_plan(plan_from_megatron(from_megatron), None, model)
     if model is not None and model.lower().endswith((".yaml", ".yml")):
-        from linkscale.plan.plan import read_plan
+        from linkscale.plan.plan_file import read_plan
 
         plan, stated = read_plan(model)
         return _from_plan(plan, stated, cluster)
     return Given(_present(model=model, cluster=cluster), {})
 
 
-def _from_plan(plan: Plan, stated: set[str] | None, cluster: str | None) -> Given:
+def _from_plan(plan: Plan, stated: frozenset[str] | None, cluster: str | None) -> Given:
     """Take a plan apart; a cluster given beside it replaces the plan's, and dp then follows from its GPUs."""
     job = _present(model=plan.model, global_batch=plan.global_batch, seq_len=plan.seq_len)
     if cluster is None:
         job |= _present(cluster=plan.cluster, scaleup=plan.scaleup, scaleout=plan.scaleout)
     else:
         job["cluster"] = cluster
-    fields = {name: getattr(plan.strategy, name) for name in stated or plan.strategy.__struct_fields__}
+    names = plan.strategy.__struct_fields__ if stated is None else stated
+    fields = {name: getattr(plan.strategy, name) for name in names}
     if cluster is not None or plan.cluster is None:
         fields.pop("dp", None)
     return Given(job, fields, plan.assumptions)

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 def described(asked: Job) -> Asked:
     """Return the job as pages and documents show it."""
     from linkscale.report.context import Asked
-    from linkscale.workload.counts import parameters
+    from linkscale.workload.counts import params
 
-    return Asked(asked.model.name, asked.cluster, asked.seq_len, asked.global_batch, int(parameters(asked.model)))
+    return Asked(asked.model.name, asked.cluster, asked.seq_len, asked.global_batch, params(asked.model))

@@ -17,7 +17,7 @@ from linkscale.base.errors import InputError
 from linkscale.plan.strategy import Sharding, Stack, Strategy, StrategyBatch
 
 if TYPE_CHECKING:
-    from linkscale.workload import Architecture
+    from linkscale.workload.architecture import Architecture
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -83,7 +83,7 @@ def _shown(value: int) -> str:
 def _fills(job: Job, b: StrategyBatch) -> BoolArray:
     # Divided one by one, since the product of four degrees may not fit 64 bits.
     model = (job.gpus % b.tp == 0) & (job.gpus // b.tp % b.cp == 0) & (job.gpus // b.tp // b.cp % b.pp == 0)
-    return model & (job.gpus // b.tp // b.cp // b.pp == b.dp)
+    return np.asarray(model & (job.gpus // b.tp // b.cp // b.pp == b.dp))
 
 
 def _fills_not(job: Job, s: Strategy) -> str:
@@ -134,7 +134,7 @@ def _batch_not(job: Job, s: Strategy) -> str:
 
 
 def _stages(job: Job, b: StrategyBatch) -> BoolArray:
-    return b.pp * b.vpp <= job.arch.layers + 2 * (b.vpp > 1)
+    return np.asarray(b.pp * b.vpp <= job.arch.layers + 2 * (b.vpp > 1))
 
 
 def _stages_not(job: Job, s: Strategy) -> str:
@@ -145,7 +145,7 @@ def _interleaved(job: Job, b: StrategyBatch) -> BoolArray:
     # 2 more: Megatron can count the embedding and the loss as one layer each (account-for-embedding-in-pipeline-split,
     # account-for-loss-in-pipeline-split), which is how Llama 3.1 405B lays its 126 layers on 16 stages.
     chunks = b.pp * b.vpp
-    return (b.vpp == 1) | (job.arch.layers % chunks == 0) | ((job.arch.layers + 2) % chunks == 0)
+    return np.asarray((b.vpp == 1) | (job.arch.layers % chunks == 0) | ((job.arch.layers + 2) % chunks == 0))
 
 
 def _interleaved_not(job: Job, s: Strategy) -> str:
@@ -157,7 +157,7 @@ def _interleaved_not(job: Job, s: Strategy) -> str:
 
 
 def _rounds(job: Job, b: StrategyBatch) -> BoolArray:
-    return (b.vpp == 1) | (job.global_batch // (b.dp * b.micro_batch) % b.pp == 0)
+    return np.asarray((b.vpp == 1) | (job.global_batch // (b.dp * b.micro_batch) % b.pp == 0))
 
 
 def _rounds_not(job: Job, s: Strategy) -> str:
@@ -171,8 +171,8 @@ def _rounds_not(job: Job, s: Strategy) -> str:
 
 def _shard_domain(job: Job, b: StrategyBatch) -> BoolArray:
     if b.choices.sharding != "hsdp":
-        return b.shard_domain == 1
-    return ((b.shard_domain > 1) & (b.dp * b.cp % b.shard_domain == 0)) | (b.dp * b.cp == 1)
+        return np.asarray(b.shard_domain == 1)
+    return np.asarray(((b.shard_domain > 1) & (b.dp * b.cp % b.shard_domain == 0)) | (b.dp * b.cp == 1))
 
 
 def _shard_domain_not(job: Job, s: Strategy) -> str:
@@ -183,8 +183,8 @@ def _shard_domain_not(job: Job, s: Strategy) -> str:
 
 def _recompute(job: Job, b: StrategyBatch) -> BoolArray:
     if b.choices.recompute != "full":
-        return b.recompute_layers == 0
-    return b.recompute_layers <= -(-job.arch.layers // b.pp)
+        return np.asarray(b.recompute_layers == 0)
+    return np.asarray(b.recompute_layers <= -(-job.arch.layers // b.pp))
 
 
 def _recompute_not(job: Job, s: Strategy) -> str:
@@ -224,6 +224,8 @@ RULES: tuple[Rule, ...] = (
     Rule("heads", _heads, lambda job, s: (
         f"{job.arch.heads} attention heads do not divide by tp = {s.tp}; use a tp that divides {job.arch.heads}")),
     Rule("kv_heads", _kv_heads, _kv_heads_not),
+    Rule("ffn", lambda job, b: np.asarray(job.arch.ffn_hidden % b.tp == 0), lambda job, s: (
+        f"ffn_hidden = {job.arch.ffn_hidden} does not divide by tp = {s.tp}; use another tp")),
     Rule("sequence", _sequence, _sequence_not),
     Rule("batch", _batch, _batch_not),
     Rule("stages", _stages, _stages_not),
