@@ -1,1 +1,11 @@
-"""workload."""
+"""Architecture → layers → FLOPs, bytes, activations."""
+
+from linkscale.workload.architecture import Architecture
+from linkscale.workload.config import from_config, load_architecture, packaged_models
+from linkscale.workload.counts import active_params, flops_per_token, params, params_by_part
+from linkscale.workload.layers import Decoder, decoder
+
+__all__ = [
+    "Architecture", "Decoder", "active_params", "decoder", "flops_per_token", "from_config", "load_architecture",
+    "packaged_models", "params", "params_by_part",
+]  # fmt: skip
