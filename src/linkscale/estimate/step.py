@@ -19,7 +19,7 @@ from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_groups, dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
 from linkscale.estimate.pipeline import StageLayers, stage_layers
-from linkscale.estimate.units import Units, UnitTime, units
+from linkscale.estimate.units import Units, units
 from linkscale.plan.strategy import Choices, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
@@ -75,6 +75,8 @@ class _Stages:
     tp: FloatArray
     host: FloatArray
     others: FloatArray
+    busy: FloatArray
+    """Computation of the stage that computes most, which need not be the slowest."""
 
 
 def evaluate(
@@ -157,7 +159,9 @@ def _stages(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> 
         outer = np.where(totals[0] >= totals[1], first[cause], last[cause])
         return np.where((totals[2] > totals[0]) & (totals[2] > totals[1]), middle[cause], outer)
 
-    return _Stages(pick(0), pick(1), pick(2), pick(3), everything - slowest)
+    busy = np.maximum(first[0] + first[1], last[0] + last[1])
+    busy = np.where(n.pp > 2, np.maximum(busy, middle[0] + middle[1]), busy)
+    return _Stages(pick(0), pick(1), pick(2), pick(3), everything - slowest, busy)
 
 
 def _stage(
@@ -167,12 +171,13 @@ def _stage(
     layer, embedding, head = unit.layer, unit.embedding, unit.head
 
     def edges(take: str) -> FloatArray:
-        return with_embedding * getattr(embedding, take) + with_head * getattr(head, take)
+        return np.asarray(with_embedding * getattr(embedding, take) + with_head * getattr(head, take))
 
     compute = count * (layer.forward_s + layer.backward_s) + edges("forward_s") + edges("backward_s")
     tp = count * (layer.tp_forward_s + layer.tp_backward_s + share * layer.tp_recompute_s)
     tp = tp + edges("tp_forward_s") + edges("tp_backward_s")
-    return compute, count * share * layer.recompute_s, tp, count * layer.host_s + edges("host_s")
+    host = count * layer.late(share) + with_embedding * embedding.late() + with_head * head.late()
+    return compute, count * share * layer.recompute_s, tp, host
 
 
 def _pipeline_message(unit: Units, n: Numbers, choices: Choices, net: Network) -> Message:
@@ -217,13 +222,15 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
     """Stage 0 is critical for the gradient exchange: later stages exchange while it cools down."""
     edge = unit.embedding_params + np.where(n.pp == 1, unit.head_params, 0.0)
     layer = unit.layer
+    backward = layer.backward_s + share * (layer.recompute_s + layer.tp_recompute_s) + layer.tp_backward_s
     return StageWork(
         layers=layers.first,
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
         edge_params=edge,
-        layer_forward_s=layer.forward_s + layer.tp_forward_s,
-        layer_backward_s=layer.backward_s + share * (layer.recompute_s + layer.tp_recompute_s) + layer.tp_backward_s,
+        # Time in which the device waits for the host is time to exchange as well.
+        layer_forward_s=layer.forward_s + layer.tp_forward_s + layer.late_forward(),
+        layer_backward_s=backward + layer.late_backward(share),
         micro_batches=n.micro_batches,
         pp=n.pp,
         vpp=n.vpp,
@@ -241,9 +248,7 @@ def _breakdown(
     shards = groups.shard.size
     update = optimizer_s(work.params, shards, dev, choices)
     bubble = stages.others / n.vpp
-    wait = (expected_slowest(cluster.gpus) * profile.jitter) * (
-        n.micro_batches * (stages.compute + stages.recompute) + bubble
-    )
+    wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stages.busy + bubble)
     return {
         "compute": n.micro_batches * stages.compute,
         "recompute": n.micro_batches * stages.recompute,

@@ -69,8 +69,7 @@ def _hidden_backward(
     for dgrad, wgrad in zip(cost.column_dgrad_s, cost.column_wgrad_s, strict=True):
         hidden = hidden + np.minimum(reduce.time_s, wgrad)
         if part.choices.sequence_parallel:
-            hidden = hidden + np.minimum(gather.time_s, dgrad)
-            if part.choices.tp_overlap == "ring":
-                # The gradient's gathering before the row-parallel product, in pieces behind it.
-                hidden = hidden + np.minimum(gather.time_s * (1.0 - 1.0 / part.tp), dgrad)
+            # Ring: also the gradient's gathering before the row-parallel product, in pieces; one product covers once.
+            pieces = 1.0 - 1.0 / part.tp if part.choices.tp_overlap == "ring" else 0.0
+            hidden = hidden + np.minimum(gather.time_s * (1.0 + pieces), dgrad)
     return np.asarray(hidden)

@@ -31,8 +31,23 @@ class UnitTime:
     tp_forward_s: FloatArray
     tp_backward_s: FloatArray
     tp_recompute_s: FloatArray
-    host_s: FloatArray
-    """What launching from the host adds where the device would be quicker."""
+    launch_forward_s: FloatArray
+    launch_backward_s: FloatArray
+    launch_recompute_s: FloatArray
+    """Seconds that the host needs to launch each part; the device waits where it would be quicker."""
+
+    def late_forward(self) -> FloatArray:
+        """Return the seconds for which the device waits to be told what to do, forward."""
+        return np.maximum(0.0, self.launch_forward_s - (self.forward_s + self.tp_forward_s))
+
+    def late_backward(self, share: Number = 0.0) -> FloatArray:
+        """Return the same for backward, with a share of the forward repeated."""
+        busy = self.backward_s + self.tp_backward_s + share * (self.recompute_s + self.tp_recompute_s)
+        return np.maximum(0.0, self.launch_backward_s + share * self.launch_recompute_s - busy)
+
+    def late(self, share: Number = 0.0) -> FloatArray:
+        """Return both together."""
+        return self.late_forward() + self.late_backward(share)
 
 
 @dataclass(frozen=True)
@@ -90,15 +105,13 @@ def _mean_time(weights: list[float], times: list[UnitTime]) -> UnitTime:
 def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device) -> UnitTime:
     recompute, again = _recomputed(cost, part, exchange)
     forward, backward = np.asarray(cost.forward_s), np.asarray(cost.backward_s)
-    busy = forward + exchange.forward_s, backward + recompute + exchange.backward_s
     calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0)
-    launches = cost.forward_ops + calls
-    late = np.maximum(0.0, launches * dev.op_launch_s - busy[0]) + np.maximum(
-        0.0, (cost.backward_ops * 0.5 + calls + _again(part) * launches) * dev.op_launch_s - busy[1]
-    )
+    launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
+    launch_backward = (cost.backward_ops * 0.5 + calls) * dev.op_launch_s
     # A hidden collective still takes multiprocessors from the product that hides it.
     return UnitTime(
-        forward, backward, recompute, exchange.forward_s, exchange.backward_s, again, late,
+        forward, backward, recompute, exchange.forward_s, exchange.backward_s, again,
+        launch_forward, launch_backward, _again(part) * launch_forward,
     )  # fmt: skip
 
 
@@ -135,9 +148,8 @@ def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *,
     none = np.zeros_like(part.tp)
     once = np.maximum(exchange.gather.time_s, exchange.reduce.time_s)
     head_forward = once if part.choices.sequence_parallel else none
-    busy: Number = cost.forward_s + cost.backward_s
-    late = np.maximum(0.0, (cost.forward_ops + cost.backward_ops) * dev.op_launch_s - busy)
     return UnitTime(
         np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, none,
-        once if forward else head_forward, none if forward else once, none, late + none,
+        once if forward else head_forward, none if forward else once, none,
+        cost.forward_ops * dev.op_launch_s + none, cost.backward_ops * dev.op_launch_s + none, none,
     )  # fmt: skip

@@ -45,9 +45,10 @@ def faster_memory(cluster: Cluster, factor: float = 2.0) -> Cluster:
 
 
 def faster_compute(cluster: Cluster, factor: float = 2.0) -> Cluster:
-    """Return the cluster with ``factor`` times the peak FLOP/s in every precision."""
-    peaks = {name: peak * factor for name, peak in cluster.gpu.peak_flops_per_s.items()}
-    return replace(cluster, gpu=replace(cluster.gpu, peak_flops_per_s=peaks))
+    """Return the cluster with ``factor`` times the peak FLOP/s in every precision, and the power that takes."""
+    gpu = cluster.gpu
+    peaks = {name: peak * factor for name, peak in gpu.peak_flops_per_s.items()}
+    return replace(cluster, gpu=replace(gpu, peak_flops_per_s=peaks, power_w=gpu.power_w * factor))
 
 
 def more_gpus(cluster: Cluster, factor: int = 2) -> Cluster:
