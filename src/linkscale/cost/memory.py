@@ -47,7 +47,8 @@ def state_bytes(params: Number, unit_params: Number, shards: Number, choices: Ch
         case "zero3" | "hsdp":
             # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
             weights = 4.0 * params / shards + 2.0 * 2.0 * unit_params
-            return StateBytes(weights, 4.0 * params / shards + 2.0 * unit_params, 8.0 * params / shards)
+            whole = grad * params if choices.no_sync else 2.0 * unit_params
+            return StateBytes(weights, 4.0 * params / shards + whole, 8.0 * params / shards)
 
 
 def _adam(choices: Choices) -> float:

@@ -181,25 +181,27 @@ def _fully_sharded(
     reduce_edge = _exchange("reduce_scatter", work.edge_params * grad, 1.0, shard, net)
     across = _exchange("all_reduce", work.layer_params * grad / shard.size, 1.0, replica, net)
 
+    reducing = np.ones_like(micro) if choices.no_sync else micro
     backward = gather.time_s + reduce.time_s + across.time_s
     late_forward = _late(gather.time_s, work.layer_forward_s, choices.overlap_param_gather)
     late_backward = _late(backward, work.layer_backward_s, choices.overlap_grad_reduce)
     # What backward cannot hide is charged in the order it queues: the gather first, then the reductions.
     late_gather = np.minimum(late_backward, gather.time_s)
-    others = micro * (layers - 1.0)
+    others, reduced = micro * (layers - 1.0), reducing * (layers - 1.0)
     copies = micro * layers * work.layer_params * (4.0 * param + 2.0 * grad) / memory_bytes_per_s
     gathers = micro * (gather_edge.time_s + gather.time_s) + others * (late_forward + late_gather) + copies
     last = reduce.time_s + reduce_edge.time_s + across.time_s
-    reductions = micro * last + others * (late_backward - late_gather)
-    hidden = others * (gather.time_s + backward - late_forward - late_backward)
+    reductions = reducing * last + reduced * (late_backward - late_gather)
+    hidden = others * (2.0 * gather.time_s - late_forward - late_gather)
+    hidden = hidden + reduced * (backward - gather.time_s - late_backward + late_gather)
     gathers = gathers + _slowdown(hidden, gather.one, net)
     none = np.zeros_like(micro)
     return [
         _message("parameters", "all_gather", gather, 2.0 * layers * micro, shard, gathers),
         _message("edge parameters", "all_gather", gather_edge, micro, shard, none),
-        _message("gradients", "reduce_scatter", reduce, layers * micro, shard, reductions),
-        _message("edge gradients", "reduce_scatter", reduce_edge, micro, shard, none),
-        _message("gradient shards", "all_reduce", across, layers * micro, replica, none),
+        _message("gradients", "reduce_scatter", reduce, layers * reducing, shard, reductions),
+        _message("edge gradients", "reduce_scatter", reduce_edge, reducing, shard, none),
+        _message("gradient shards", "all_reduce", across, layers * reducing, replica, none),
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -99,6 +100,7 @@ def evaluate(
     groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
     work = _first_stage(unit, n, layers, share)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
+    exchange.append(_norm_message(n, net))
     messages = [*_tp_messages(unit, n, layers, net), p2p, *exchange]
     breakdown = _breakdown(unit, n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
@@ -123,7 +125,7 @@ def _units(
     """Price the units once per distinct (tp, cp, micro-batch): nothing else of a strategy touches them."""
     choices = batch.choices
     # The head runs in 16 bits whatever the layers run in.
-    half = choices if choices.precision != "fp8" else _replace(choices, precision="bf16")
+    half = choices if choices.precision != "fp8" else msgspec.structs.replace(choices, precision="bf16")
     head_dev = device(cluster.gpu, half, profile)
 
     def price(rows: npt.NDArray[np.intp]) -> Units:
@@ -132,12 +134,6 @@ def _units(
         return units(decoder, part, group_geometry(tp, np.ones_like(tp), net.domain_gpus), dev, head_dev, net)
 
     return over_distinct(price, distinct(batch.tp, batch.cp, batch.micro_batch))
-
-
-def _replace(choices: Choices, **changes: str) -> Choices:
-    import msgspec
-
-    return msgspec.structs.replace(choices, **changes)
 
 
 def _recomputed_share(n: Numbers, layers: StageLayers) -> FloatArray:
@@ -183,20 +179,33 @@ def _stage(
 def _pipeline_message(unit: Units, n: Numbers, choices: Choices, net: Network) -> Message:
     """Activations and their gradients to the neighbouring stages.
 
-    A message is the boundary tensor, 1/tp of it per rank (sequence parallelism, or Megatron's scatter-gather);
-    interleaving sends it vpp times as often. Without overlap every micro-batch waits for one message each way; with it
-    (interleaved schedules only) warm-up and cool-down still do.
+    A message is the boundary tensor, 1/tp of it per rank: sequence parallelism holds it so, and without it Megatron
+    scatters it and gathers it again behind the link (Narayanan et al. 2021, section 4.1). Interleaving sends it vpp
+    times as often. Without overlap every micro-batch waits for one message each way; with it (interleaved
+    schedules only) warm-up and cool-down still do.
     """
     size = unit.exchange.size_bytes / n.tp
     neighbours = group_geometry(np.minimum(n.pp, 2.0), n.tp * n.cp * n.dp, net.domain_gpus)
     one = collective_s("send_recv", size, neighbours, net)
+    again = np.zeros_like(n.tp)
+    if not choices.sequence_parallel:
+        tensor = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
+        again = collective_s("all_gather", unit.exchange.size_bytes, tensor, net).time_s
     hidden = choices.overlap_p2p & (n.vpp > 1)
     rounds = np.where(hidden, n.pp - 1.0, n.micro_batches * n.vpp + n.pp - 1.0)
     piped = np.where(n.pp > 1, 1.0, 0.0)
     return Message(
         "pp", "activations and gradients", "send_recv", size, 2.0 * n.micro_batches * n.vpp * piped, one, neighbours,
-        2.0 * rounds * one.time_s * piped,
+        2.0 * rounds * (one.time_s + again) * piped,
     )  # fmt: skip
+
+
+def _norm_message(n: Numbers, net: Network) -> Message:
+    """The gradient norm: one number summed over all ranks before clipping, exposed."""
+    everyone = group_geometry(n.tp * n.cp * n.pp * n.dp, np.ones_like(n.tp), net.domain_gpus)
+    size = np.full_like(n.tp, 4.0)
+    one = collective_s("all_reduce", size, everyone, net)
+    return Message("world", "gradient norm", "all_reduce", size, np.ones_like(n.tp), one, everyone, one.time_s)
 
 
 def _tp_messages(unit: Units, n: Numbers, layers: StageLayers, net: Network) -> list[Message]:
