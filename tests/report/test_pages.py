@@ -92,7 +92,7 @@ def test_what_does_not_fit_says_by_how_much_and_shows_the_end_of_the_gpu():
     over = estimate(memory_bytes=Memory(**big), device_bytes=135.48e9, fits=False)
     text = printed(estimate_page(over, ASKED), 80)
     assert "Does not fit: the fullest GPU needs 49.98 GB (46.55 GiB) more than it has." in text
-    assert "^ end of the GPU's memory" in text
+    assert "end of the GPU's memory ^" in text
 
 
 def test_a_page_without_messages_and_notes_leaves_their_sections_out():

@@ -53,7 +53,7 @@ def predict(
 
     from linkscale import api
 
-    given = _given(model, cluster, from_megatron)
+    given = _from_megatron(from_megatron, model, cluster, catalog) if from_megatron else _given(model, cluster)
     given.job.update(_present(global_batch=global_batch, seq_len=seq, scaleup=scaleup, scaleout=scaleout))
     fields = _merged(given, stated)
     asked = api.job(**_whole(given.job), catalog=catalog)
@@ -72,21 +72,27 @@ class Given(NamedTuple):
     assumptions: tuple[str, ...] = ()
 
 
-def _given(model: str | None, cluster: str | None, from_megatron: str | None) -> Given:
+def _given(model: str | None, cluster: str | None) -> Given:
+    """Read MODEL or PLAN.yaml, and CLUSTER."""
+    if model is None or not model.lower().endswith((".yaml", ".yml")):
+        return Given(_present(model=model, cluster=cluster), {})
+    from linkscale.plan.plan_file import read_plan
+
+    plan, stated = read_plan(model)
+    return _from_plan(plan, stated, cluster)
+
+
+def _from_megatron(path: str, cluster: str | None, more: str | None, catalog: str | None) -> Given:
+    """Read a launch script; the only argument beside it is the cluster, whose GPUs give dp."""
     from linkscale.base.errors import InputError
+    from linkscale.plan.megatron import plan_from_megatron
+    from linkscale.topology import parse_cluster
 
-    if from_megatron is not None:
-        from linkscale.plan.megatron import plan_from_megatron
-
-        if cluster is not None:
-            raise InputError(f"--from-megatron names the model itself; give CLUSTER alone, not {model!r} {cluster!r}")
-        return _from_plan(plan_from_megatron(from_megatron), None, model)
-    if model is not None and model.lower().endswith((".yaml", ".yml")):
-        from linkscale.plan.plan_file import read_plan
-
-        plan, stated = read_plan(model)
-        return _from_plan(plan, stated, cluster)
-    return Given(_present(model=model, cluster=cluster), {})
+    if more is not None:
+        raise InputError(f"--from-megatron reads the model itself; give CLUSTER alone, not {cluster!r} {more!r}")
+    gpus = None if cluster is None else parse_cluster(cluster, catalog=catalog).gpus
+    plan = plan_from_megatron(path, gpus)
+    return _from_plan(plan, None, cluster)
 
 
 def _from_plan(plan: Plan, stated: frozenset[str] | None, cluster: str | None) -> Given:

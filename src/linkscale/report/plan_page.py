@@ -13,7 +13,7 @@ from linkscale.report.context import Asked
 from linkscale.report.layout import ROOMY, Fluid, bullets, facts, section, table
 from linkscale.report.predict_page import answers, header, strip
 from linkscale.report.text import count, duration, gigabytes, large, percent, significant, size
-from linkscale.report.words import TIME_WORDS, choices, degrees, strategy_line
+from linkscale.report.words import TIME_WORDS, choices, degrees, recompute, sharding, strategy_line
 from linkscale.search.result import (
     Difference,
     Explanation,
@@ -121,7 +121,10 @@ def _losers(losers: Sequence[Loser], columns: int) -> RenderableType:
 
 
 def _short(strategy: Strategy) -> str:
-    return " ".join([strategy.stack, *degrees(strategy), f"mb {strategy.micro_batch}"])
+    """Name a strategy in few words: those in which neighbours on a page differ."""
+    saved = [sharding(strategy)] if strategy.stack != "megatron" or strategy.sharding != "zero1" else []
+    layout = " ".join([strategy.stack, *degrees(strategy), f"mb {strategy.micro_batch}", *saved])
+    return f"{layout} recompute {recompute(strategy)}"
 
 
 def _limits(explanation: Explanation) -> Iterator[RenderableType]:
@@ -149,11 +152,12 @@ def _pareto(points: Sequence[ParetoPoint], best: PlanEntry) -> Iterator[Renderab
     """Yield the front where it offers a choice beside the best plan."""
     if len(points) < 2:
         return
-    body = table(("tokens/s", "GB free", "GPUs", "<strategy~"))
+    several = len({point.gpus for point in points}) > 1
+    body = table(("tokens/s", "GB free", *(("GPUs",) if several else ()), "<strategy~"))
     for point in points[:PARETO_ROWS]:
         name = "the best plan" if point.strategy == best.strategy else _short(point.strategy)
-        row = large(point.tokens_per_s), f"{point.memory_headroom_bytes / 1e9:.1f}", f"{point.gpus:,}", name
-        body.add_row(*row)
+        gpus = (f"{point.gpus:,}",) if several else ()
+        body.add_row(large(point.tokens_per_s), f"{point.memory_headroom_bytes / 1e9:.1f}", *gpus, name)
     more = [Text(f"and {len(points) - PARETO_ROWS:,} more", style="bright_black")] * (len(points) > PARETO_ROWS)
     yield section("Trade-offs", body, *more, note="speed, memory headroom, GPUs: none beats another in all")
 
@@ -161,7 +165,11 @@ def _pareto(points: Sequence[ParetoPoint], best: PlanEntry) -> Iterator[Renderab
 def _space(space: Space) -> Iterator[RenderableType]:
     rate = f"{space.evaluated:,} of {space.legal:,} legal strategies computed, {space.pruned:,} pruned"
     yield Text(f"{rate}, {space.fit:,} fit, in {space.seconds:.2f} s")
-    yield facts((name, " ".join(_value(name, value) for value in values)) for name, values in space.axes.items())
+    varied = [
+        (name, " ".join(_value(name, v) for v in values)) for name, values in space.axes.items() if len(values) > 1
+    ]
+    held = [f"{name} {_value(name, values[0])}" for name, values in space.axes.items() if len(values) == 1]
+    yield facts([*varied, ("held fixed", ", ".join(held))] if held else varied)
 
 
 def _value(name: str, value: object) -> str:

@@ -129,7 +129,7 @@ def _communication(estimate: Estimate) -> Iterator[RenderableType]:
 def _messages(estimate: Estimate, columns: int) -> RenderableType:
     roomy = columns >= ROOMY
     names = ("<group", "<what", "<collective", "<algorithm", "<over") if roomy else ("<group", "<what, how, over~")
-    body = table((*names, "size", "count", "time", "exposed"))
+    body = table((*names, "size", "count", "time", "exposed"), gap=2 if roomy else 1)
     for message in estimate.communication:
         numbers = size(message.size_bytes), count(message.count), duration(message.time_s), duration(message.exposed_s)
         body.add_row(f"{message.group} {message.ranks:,}", *(_wide(message) if roomy else _narrow(message)), *numbers)
@@ -169,8 +169,10 @@ def against(segments: list[Segment], over: float, columns: int) -> Text:
     if over <= 0:
         return bar
     total = sum(segment.value for segment in segments)
-    end = round((total - over) / total * columns)
-    return bar.append("\n" + " " * max(0, end - 1) + "^ end of the GPU's memory", style="red")
+    end = max(1, round((total - over) / total * columns))
+    words = "end of the GPU's memory"
+    line = f"{words} ^".rjust(end) if end > len(words) + 1 else "^".rjust(end) + f" {words}"
+    return bar.append(f"\n{line}", style="red")
 
 
 def _levels(estimate: Estimate) -> RenderableType:

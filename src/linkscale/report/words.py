@@ -76,7 +76,7 @@ def sharding(strategy: Strategy) -> str:
 def recompute(strategy: Strategy) -> str:
     """Return what is recomputed."""
     layers = strategy.recompute_layers
-    return f"{strategy.recompute} of {layers} layers" if layers else strategy.recompute
+    return f"{strategy.recompute} of {layers} layer{'s' if layers > 1 else ''}" if layers else strategy.recompute
 
 
 def _unusual(strategy: Strategy) -> list[str]:
