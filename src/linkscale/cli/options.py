@@ -56,6 +56,7 @@ FLAGS: tuple[Flag, ...] = (
          "Gradient exchange behind backward."),
     Flag("overlap_param_gather", bool, ("--overlap-param-gather/--no-overlap-param-gather",),
          "Parameter gathering behind forward."),
+    Flag("no_sync", bool, ("--no-sync/--sync",), "Fully sharded: reduce gradients after the last micro-batch only."),
     Flag("overlap_p2p", bool, ("--overlap-p2p/--no-overlap-p2p",), "Pipeline sends behind compute."),
 )  # fmt: skip
 

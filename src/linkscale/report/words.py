@@ -88,6 +88,7 @@ def _unusual(strategy: Strategy) -> list[str]:
     words += [f"tp overlap {strategy.tp_overlap}"] if strategy.tp_overlap == "ring" and strategy.tp > 1 else []
     if strategy.dp * strategy.cp > 1:
         words += [] if strategy.overlap_grad_reduce else ["gradient exchange not overlapped"]
+        words += ["no_sync"] if strategy.no_sync and strategy.sharding in ("zero3", "hsdp") else []
         gathers = strategy.sharding != "none" and not strategy.overlap_param_gather
         words += ["parameter gathering not overlapped"] if gathers else []
     return words + ([] if strategy.overlap_p2p or strategy.vpp == 1 else ["p2p not overlapped"])

@@ -43,6 +43,7 @@ class Constraints(Model, frozen=True):
     overlap_grad_reduce: bool | None = None
     overlap_param_gather: bool | None = None
     overlap_p2p: bool | None = None
+    no_sync: bool | None = None
     tp_overlap: TpOverlap | None = None
 
     tp: int | None = None
