@@ -2,6 +2,8 @@
 
 Counts legal, mutually distinct strategies for which step time AND memory were computed. Generating them, asking the
 rules, comparing with memory, ranking and the Pareto front are inside the measured time; the median pass counts.
+Terms that depend on some numbers only (a layer's kernels on tp and micro-batch) are priced once per distinct value in
+a batch; no strategy's step or memory is taken from another one.
 """
 
 from __future__ import annotations

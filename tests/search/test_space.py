@@ -79,3 +79,7 @@ def test_wide_axes_vary_every_switch() -> None:
         "bucket_bytes",
     )
     assert all(len(table[name]) > 1 for name in switches)
+
+
+def test_every_field_of_a_strategy_can_be_fixed() -> None:
+    assert set(Strategy.__struct_fields__) <= set(Constraints.__struct_fields__)

@@ -25,10 +25,15 @@ RECOMPUTE = ("none", "selective", "full")
 
 DEFAULT_CHOICES: dict[Stack, Values] = {
     "megatron": {"sharding": ("zero1", "none"), "sequence_parallel": (True, False), "recompute": RECOMPUTE},
-    "fsdp2": {"sharding": ("zero3", "hsdp", "zero2"), "recompute": RECOMPUTE, "compile": (True, False)},
+    "fsdp2": {
+        "sharding": ("zero3", "hsdp", "zero2"),
+        "recompute": RECOMPUTE,
+        "compile": (True,),
+        "no_sync": (False, True),
+    },
     "fsdp1": {"sharding": ("zero3", "hsdp", "zero2", "none"), "recompute": RECOMPUTE},
     "deepspeed": {"sharding": ("zero1", "zero2", "zero3"), "recompute": RECOMPUTE},
-    "ddp": {"sharding": ("none",), "recompute": RECOMPUTE, "compile": (True, False)},
+    "ddp": {"sharding": ("none",), "recompute": RECOMPUTE, "compile": (True,)},
 }
 """What is varied for each stack; a field not named here keeps the stack's default."""
 
@@ -129,7 +134,7 @@ def _axes(
     combinations: tuple[Choices, ...], layers: int, cluster: Cluster, global_batch: int, constraints: Constraints
 ) -> Axes:
     """Put the numbers beside the choices."""
-    counts = constraints.gpus or (cluster.gpus,)
+    counts = tuple(dict.fromkeys(constraints.gpus)) or (cluster.gpus,)
     most = max(counts)
     if most > cluster.gpus:
         raise InputError(f"gpus = {most}, but cluster {cluster.name!r} has {cluster.gpus}; ask for at most that")
@@ -140,13 +145,13 @@ def _axes(
     pipelines = _fixed(constraints.pp, (d for d in ways if d <= layers))
     return Axes(
         choices=combinations,
-        gpus=tuple(counts),
+        gpus=counts,
         tp=_fixed(constraints.tp, (d for d in ways if d <= tensor_limit)),
         pp=pipelines,
         vpp=_fixed(constraints.vpp, _interleavings(layers, pipelines)),
         cp=_fixed(constraints.cp, (1,)),
         micro_batch=_fixed(constraints.micro_batch, (d for d in divisors(global_batch) if d <= 16)),
-        recompute_layers=_fixed(constraints.recompute_layers, (0, 1, 2, 4, 8, 16)),
+        recompute_layers=_fixed(constraints.recompute_layers, (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)),
         shard_domain=_fixed(constraints.shard_domain, domains),
         bucket_bytes=_fixed(constraints.bucket_bytes, (0,)),
         dp=() if constraints.dp is None else (constraints.dp,),

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
+
 from linkscale.search.keep import Candidate
 from linkscale.search.question import Question, describe
 from linkscale.search.recipes import differences, losers
 from linkscale.search.result import Explanation, PlanEntry, Relaxation, Upgrade
 from linkscale.search.screen import Screened
 from linkscale.search.whatif import larger_domain, upgrades
+
+EVEN_LAYERS = 16
+"""A multiple of this many layers divides into most pipelines."""
 
 NOTICEABLE = 0.01
 """A limit binds when lifting it saves at least this share of the step."""
@@ -43,11 +48,13 @@ def _upgrades(question: Question, step_s: float) -> tuple[Upgrade, ...]:
 
 def _relaxations(question: Question, screened: Screened, best: PlanEntry) -> tuple[Relaxation, ...]:
     """Lift one limit at a time, largest gain first."""
-    rows = (
-        Relaxation(limit=limit, step_s=found.step_s, gain=1.0 - found.step_s / best.estimate.step_s,
-                   strategy=found.strategy)
-        for limit, found in _lifted(question, screened) if found is not None
-    )  # fmt: skip
+    present = best.estimate.step_s
+    rows = []
+    for limit, found in _lifted(question, screened):
+        # Whoever is free of a limit may still keep it: nothing lifted makes the best plan worse.
+        better = found if found is not None and found.step_s < present else None
+        step_s, strategy = (better.step_s, better.strategy) if better else (present, best.strategy)
+        rows.append(Relaxation(limit=limit, step_s=step_s, gain=1.0 - step_s / present, strategy=strategy))
     return tuple(sorted(rows, key=lambda row: -row.gain))
 
 
@@ -58,14 +65,26 @@ def _lifted(question: Question, screened: Screened) -> Iterator[tuple[str, Candi
     if cluster.scaleup.kind != "none" and cluster.scaleup.domain_gpus < cluster.gpus:
         wider = question.on(larger_domain(cluster)).screen().best
         yield f"scale-up domain of {cluster.scaleup.domain_gpus} GPUs", wider
+    yield from _other_depth(question)
     doubled = replace(question, job=replace(job, global_batch=2 * job.global_batch)).screen().best
-    yield f"global batch of {job.global_batch} sequences", _per_batch(doubled, 2)
+    yield f"global batch of {job.global_batch} sequences", doubled and _scaled(doubled, 0.5)
     for name, value in question.constraints.fixed().items():
         yield f"{name} = {value} as asked", question.fixing(**{name: None}).screen().best
 
 
-def _per_batch(candidate: Candidate | None, batches: int) -> Candidate | None:
-    return candidate and replace(candidate, step_s=candidate.step_s / batches)
+def _other_depth(question: Question) -> Iterator[tuple[str, Candidate | None]]:
+    """Yield the best of a model with a few layers more, which more pipelines divide, at equal time per layer."""
+    arch = question.job.arch
+    even = -(-arch.layers // EVEN_LAYERS) * EVEN_LAYERS
+    if even == arch.layers or arch.layers < EVEN_LAYERS:
+        return
+    deeper = replace(question.job, arch=msgspec.structs.replace(arch, layers=even))
+    found = replace(question, job=deeper).screen().best
+    yield f"division of {arch.layers} layers into stages", found and _scaled(found, arch.layers / even)
+
+
+def _scaled(candidate: Candidate, share: float) -> Candidate:
+    return replace(candidate, step_s=candidate.step_s * share)
 
 
 def _binding(limits: tuple[Relaxation, ...], best: PlanEntry) -> str:
