@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable
 
 import numpy as np
-from linkscale.workload.counts import decoder
 
 from linkscale.estimate import evaluate
 from linkscale.fit.predictor import Estimator
@@ -20,6 +19,7 @@ from linkscale.fit.score import Row, errors, source_weighted, validate_runs
 from linkscale.plan.resolve import Case, resolve
 from linkscale.profile import shipped_profile
 from linkscale.readers.runs import RunRecord, read_runs
+from linkscale.workload.counts import decoder
 
 MEGATRON_A100 = ("megatron_sc21_t1", "megatron_sc21_t2", "megatron_readme_2021_01", "megatron_readme_2020")
 CAUSES = ("compute", "recompute", "tp", "pp", "dp", "bubble", "optimizer", "input_host", "wait")

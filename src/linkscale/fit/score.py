@@ -118,9 +118,13 @@ def validate_runs(
     cases = [item for item in resolved if isinstance(item, Case)]
     answers = dict(zip((case.id for case in cases), predictor(cases), strict=True))
     rows = [_row(item, answers) for item in resolved]
-    labels = [str(getattr(record, by)) or "not stated" for record in runs.records]
+    labels = [_label(getattr(record, by)) for record in runs.records]
     kinds = [item.kind if isinstance(item, Unresolved) else "" for item in resolved]
     return Validation(rows=tuple(rows), summary=_summary(rows, labels, kinds, len(runs.bad)))
+
+
+def _label(value: object) -> str:
+    return "not stated" if value in (None, "") else str(value)
 
 
 def _row(item: Case | Unresolved, answers: dict[str, Prediction | LinkscaleError]) -> Row:
@@ -170,18 +174,21 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def weighted_median(pairs: Iterable[tuple[float, float]]) -> float:
-    """Return the smallest value at which half of the weight is reached, of (value, weight) pairs.
+    """Return the value with half of the weight on either side, of (value, weight) pairs; midway where two have it.
 
     >>> weighted_median([(1.0, 0.2), (2.0, 0.2), (9.0, 0.6)])
     9.0
     """
     ordered = sorted(pairs)
     half = sum(weight for _, weight in ordered) / 2.0
+    rounding = 1e-9 * half
     reached = 0.0
-    for value, weight in ordered:
+    for index, (value, weight) in enumerate(ordered):
         reached += weight
-        if reached >= half:
+        if reached > half + rounding or index == len(ordered) - 1:
             return value
+        if reached >= half - rounding:
+            return (value + ordered[index + 1][0]) / 2.0
     raise ValueError("no values")
 
 

@@ -15,7 +15,8 @@ _UNDERSTOOD = """
     recompute-activations recompute-granularity recompute-method recompute-num-layers activations-checkpoint-method
     checkpoint-activations fp16 bf16 fp8-format fp8 fp8-param-gather accumulate-allreduce-grads-in-fp32
     rotary-percent use-rotary-position-embeddings add-qkv-bias qk-layernorm squared-relu attention-dropout
-    hidden-dropout grad-reduce-in-bf16 attention-backend use-flash-attn transformer-impl ddp-bucket-size nproc-per-node nnodes
+    hidden-dropout grad-reduce-in-bf16 attention-backend use-flash-attn transformer-impl ddp-bucket-size
+    nproc-per-node nnodes
 """
 UNDERSTOOD = frozenset(_UNDERSTOOD.split())
 """Flags whose meaning reaches the plan."""

@@ -13,7 +13,7 @@ from linkscale.fit.score import Errors, Reason, Row, Summary, Validation
 from linkscale.fit.score import Group as Scored
 from linkscale.plan.resolve import Case
 from linkscale.report.json_document import document
-from linkscale.report.layout import Fluid, bullets, facts, section, table
+from linkscale.report.layout import ROOMY, Fluid, bullets, facts, section, table
 from linkscale.report.text import both_gigabytes, duration, percent
 from linkscale.report.words import cluster_lines, strategy_line
 
@@ -58,20 +58,21 @@ def _in_words(errors: Errors) -> str:
 
 def by_group(groups: Iterable[Scored], by: str, columns: int) -> Table:
     """Return one line a group; bias is the signed mean, above zero where predictions are too slow."""
-    names = (f"<{by}", "runs", "scored", "median", "mean", "p90", "bias", "in p10-90", "memory")
-    body = table(names if columns >= 96 else names[:-1])
+    roomy = columns >= ROOMY
+    names = (f"<{by}", "runs", "scored", "median", "mean", "p90", "bias")
+    body = table((*names, "in p10-p90", "memory mean") if roomy else names)
     for group in groups:
-        memory = [percent(group.memory.mean) if group.memory else ""] if columns >= 96 else []
-        body.add_row(group.name, f"{group.rows:,}", *_numbers(group), *memory)
+        memory = percent(group.memory.mean) if group.memory else ""
+        inside = "" if group.within_interval is None else f"{group.within_interval:.0%}"
+        body.add_row(group.name, f"{group.rows:,}", *_numbers(group), *([inside, memory] if roomy else []))
     return body
 
 
 def _numbers(group: Scored) -> list[str]:
-    if group.step is None or group.within_interval is None:
-        return ["0", "", "", "", "", ""]
     step = group.step
-    shares = [percent(step.median), percent(step.mean), percent(step.p90), f"{step.bias:+.1%}"]
-    return [f"{step.n:,}", *shares, f"{group.within_interval:.0%}"]
+    if step is None:
+        return ["0", "", "", "", ""]
+    return [f"{step.n:,}", percent(step.median), percent(step.mean), percent(step.p90), f"{step.bias:+.1%}"]
 
 
 def not_predicted(reasons: Iterable[Reason]) -> Table:
