@@ -44,11 +44,12 @@ def chunks_in_flight(
     """Model chunks (1/vpp of a stage) whose activations a stage holds at its fullest.
 
     1F1B holds ``pp - stage`` micro-batches; interleaved warms up with ``2 (pp - stage - 1) + (vpp - 1) pp`` chunks
-    and runs one more (Megatron-LM, core/pipeline_parallel/schedules.py); GPipe holds all.
+    and runs one more, or warms up with everything when there are only ``pp`` micro-batches (Megatron-LM,
+    core/pipeline_parallel/schedules.py); GPipe holds all.
     """
     everything = micro_batches * vpp
     if schedule == "gpipe":
         return everything
     plain = pp - stage
-    interleaved = 2.0 * (pp - stage - 1.0) + (vpp - 1.0) * pp + 1.0
+    interleaved = np.where(micro_batches == pp, everything, 2.0 * (pp - stage - 1.0) + (vpp - 1.0) * pp + 1.0)
     return np.minimum(everything, np.where(vpp > 1, interleaved, plain))

@@ -1,0 +1,107 @@
+"""One test per sentence of the design's overlap point."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from linkscale.profile import shipped_profile
+from tests.estimate.clusters import GPT, estimate, message
+
+SLOW = {"nic_gbps": 5.0}
+PLAIN = {"tp": 1, "dp": 64, "sequence_parallel": False}
+
+
+@pytest.mark.parametrize("stack", ["megatron", "ddp"])
+def test_gradient_reduction_hides_behind_the_last_micro_batch_only(stack: str) -> None:
+    layout = {**PLAIN, "sharding": "none", "stack": stack}
+    few = message(estimate(64, **layout, **SLOW), "dp", "gradients")
+    many = message(estimate(64 * 16, **layout, **SLOW), "dp", "gradients")
+    assert few[3] > 0.5 * few[1] * few[2], "the link must be slow enough to be exposed"
+    assert many[3] == few[3], "fifteen more micro-batches gave no more cover"
+
+
+def test_each_virtual_stage_reduces_while_the_others_still_run() -> None:
+    layout = {"tp": 8, "pp": 4, "dp": 16, "sharding": "zero1"}
+    exposed = [message(estimate(16 * 32, **layout, vpp=v, nic_gbps=50.0), "dp", "gradients")[3] for v in (1, 2, 6)]
+    assert exposed[0] > exposed[1] > exposed[2]
+
+
+def test_fsdp_gathers_forward_and_backward_and_reduces_for_every_micro_batch() -> None:
+    layout = {**PLAIN, "stack": "fsdp2", "sharding": "zero3"}
+    found = estimate(64 * 5, **layout)
+    assert message(found, "dp", "parameters")[1] == 2 * GPT.layers * 5
+    assert message(found, "dp", "gradients")[1] == GPT.layers * 5
+
+
+def test_no_sync_reduces_once_and_holds_whole_gradients() -> None:
+    layout = {**PLAIN, "stack": "fsdp2", "sharding": "zero3"}
+    each, once = estimate(64 * 5, **layout), estimate(64 * 5, **layout, no_sync=True)
+    assert message(once, "dp", "gradients")[1] == GPT.layers
+    assert message(once, "dp", "parameters")[1] == message(each, "dp", "parameters")[1]
+    assert once.memory.gradients[0] > 10 * each.memory.gradients[0]
+
+
+def test_what_a_layers_exchange_exceeds_its_compute_is_exposed_layer_by_layer() -> None:
+    layout = {**PLAIN, "stack": "fsdp2", "sharding": "zero3"}
+    found = estimate(64, **layout, **SLOW)
+    _, count, one, exposed = message(found, "dp", "parameters")
+    assert exposed == pytest.approx(count * one, rel=0.35), "almost nothing hides on a 5 Gb/s port"
+    # With eight times the tokens to hide behind, a layer's exchange on a fast port is covered: what is left (first
+    # gather, copies, slowed compute) does not grow with the tokens.
+    fast = [message(estimate(64 * k, **layout, micro_batch=k, nic_gbps=3200.0), "dp", "parameters")[3] for k in (8, 16)]
+    assert fast[0] == pytest.approx(fast[1])
+
+
+def test_the_parameter_gather_hides_behind_the_first_forward_only() -> None:
+    layout = {**PLAIN, "sharding": "zero1"}
+    few = message(estimate(64, **layout, **SLOW), "dp", "parameters")
+    many = message(estimate(64 * 16, **layout, **SLOW), "dp", "parameters")
+    assert few[3] > 0.5 * few[1] * few[2]
+    assert many[3] == few[3]
+
+
+@pytest.mark.parametrize("what", ["gradients", "parameters"])
+def test_the_first_bucket_is_exposed_however_long_the_cover(what: str) -> None:
+    found = estimate(64, **PLAIN, sharding="zero1", micro_batch=1, nic_gbps=3200.0)
+    _, count, one, exposed = message(found, "dp", what)
+    assert count > 1
+    assert exposed >= one
+
+
+def test_gradient_norm_clipping_and_optimizer_are_exposed() -> None:
+    found = estimate(64, **PLAIN, sharding="zero1")
+    size, count, one, exposed = message(found, "world", "gradient norm")
+    assert (size, count, exposed) == (4.0, 1.0, one)
+    assert found.breakdown_s["optimizer"][0] > 0
+    assert found.breakdown_s["dp"][0] >= exposed
+
+
+def test_stage_0_is_critical_for_the_gradient_exchange() -> None:
+    layout = {"tp": 8, "pp": 4, "dp": 16, "sharding": "zero1", "nic_gbps": 20.0}
+    wide_head = msgspec.structs.replace(GPT, vocab=4 * GPT.vocab, lm_head_bias=True)
+    base, wide = estimate(16 * 32, **layout), estimate(16 * 32, arch=wide_head, **layout)
+    embedding = 3 * GPT.vocab * GPT.hidden / 8 * 4
+    before, after = message(base, "dp", "gradients"), message(wide, "dp", "gradients")
+    assert after[0] * after[1] - before[0] * before[1] == pytest.approx(embedding), "the table of stage 0, not the head"
+
+
+def test_communication_slows_the_compute_beside_it() -> None:
+    hidden = estimate(64, **PLAIN, stack="fsdp2", sharding="zero3", nic_gbps=1600.0, micro_batch=1, seq_len=4096)
+    _, count, one, exposed = message(hidden, "dp", "parameters")
+    first_gathers = message(hidden, "dp", "edge parameters")[2] + one
+    assert exposed > first_gathers, "hidden gathers still hold multiprocessors"
+    assert exposed < count * one + first_gathers
+
+
+def test_switching_overlap_off_exposes_everything() -> None:
+    off = estimate(64, **PLAIN, sharding="zero1", overlap_grad_reduce=False, overlap_param_gather=False)
+    for what in ("gradients", "parameters"):
+        _, count, one, exposed = message(off, "dp", what)
+        assert exposed == pytest.approx(count * one)
+
+
+def test_a_slower_host_never_helps() -> None:
+    profile = shipped_profile("ampere")
+    slow = msgspec.structs.replace(profile, op_launch_s=10 * profile.op_launch_s)
+    assert estimate(64, **PLAIN, profile=slow).step_s[0] > estimate(64, **PLAIN, profile=profile).step_s[0]
