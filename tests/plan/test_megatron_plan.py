@@ -9,6 +9,7 @@ import pytest
 from linkscale.base.errors import InputError
 from linkscale.plan.megatron import plan_from_args, plan_from_megatron
 from linkscale.readers.megatron import parse_megatron
+from linkscale.workload.architecture import Architecture
 from linkscale.workload.counts import params
 
 DATA = Path(__file__).parents[1] / "data" / "megatron"
@@ -27,6 +28,7 @@ def test_the_published_gpt3_175b_example():
     assert (strategy.precision, strategy.sharding, strategy.recompute) == ("fp16", "none", "none")
     assert not strategy.sequence_parallel
     # 174.6B in SC21's Table 2, with the vocabulary padded to 51,200 as there.
+    assert isinstance(found.model, Architecture)
     assert params(found.model) / 1e9 == pytest.approx(174.6, abs=0.05)
     assert found.model.vocab == 51200
 

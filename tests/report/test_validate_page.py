@@ -8,8 +8,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from linkscale.fit.score import Prediction, Row, Runs, Summary, Validation, validate_runs
-from linkscale.readers.runs import RunRecord
+from linkscale.fit.score import Prediction, Row, Summary, Validation, validate_runs
+from linkscale.readers.runs import RunRecord, Runs
 from linkscale.report.console import show
 from linkscale.report.json_document import encode
 from linkscale.report.schema import shipped, text, validate_schema
@@ -63,7 +63,12 @@ def test_the_document_is_what_the_schema_says_and_no_more():
         "measured_memory_bytes", "predicted_memory_bytes",
     ]  # fmt: skip
     assert set(document) == {"schema", "rows", "summary"}
-    for broken in ({**document, "more": 1}, {**document, "schema": "linkscale.validate/2"}, {"rows": []}):
+    wrong: list[dict[str, object]] = [
+        {**document, "more": 1},
+        {**document, "schema": "linkscale.validate/2"},
+        {"rows": []},
+    ]
+    for broken in wrong:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, shipped("validate"))
 
