@@ -211,6 +211,8 @@ class _Resolver:
     def recompute(self, pp: int) -> tuple[Any, int]:
         """Return what is recomputed and of how many layers per stage (0: all)."""
         kind = self._known_or("recompute", self.record.recompute)
+        if isinstance(kind, int):
+            return "full", -(-kind // pp)
         if kind != "selective" or not self.record.layers:
             return kind, 0
         meaning = self.table.find("selective_means", self.record)
