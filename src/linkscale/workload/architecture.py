@@ -12,6 +12,7 @@ from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 
 NormKind = Literal["layernorm", "rmsnorm"]
+NormPlace = Literal["input", "output", "both"]
 Positions = Literal["rope", "learned", "alibi", "none"]
 
 # Larger numbers are typing errors, and would overflow exact float sums of parameters.
@@ -21,9 +22,11 @@ MOST = 2**31 - 1
 class Architecture(Model, frozen=True):
     """A dense decoder-only transformer.
 
-    ``ffn_hidden`` is the width after the activation. ``norms`` counts norms per layer: 2, or 1 where attention and
-    MLP share one (parallel residual with a single norm). ``lm_head_bias``: bias on the output projection.
-    ``rotary_dim``: features of each head that rotate.
+    ``ffn_hidden`` is the width after the activation. ``norms`` counts norms before the halves of a layer: 2, or 1 where
+    attention and MLP share one (parallel residual). ``norm_at``: whether a half norms its input, its output, or both.
+    ``qk_norm``: queries and keys are normed per head or over all features. ``lm_head_bias``: bias on the output
+    projection. ``rotary_dim``: features of each head that rotate (0: all). ``max_positions``: rows of the table of
+    learned positions, two spare ones of OPT included.
     """
 
     name: str
@@ -38,7 +41,9 @@ class Architecture(Model, frozen=True):
     gated_mlp: bool
     activation: str = "silu"
     norm: NormKind = "rmsnorm"
+    norm_weight: bool = True
     norm_bias: bool = False
+    norm_at: NormPlace = "input"
     positions: Positions = "rope"
     max_positions: int = 0
     rotary_dim: int = 0
@@ -68,5 +73,7 @@ class Architecture(Model, frozen=True):
                 f"{self.name}: heads = {self.heads} does not divide by kv_heads = {self.kv_heads}; "
                 "every key-value head serves the same number of query heads"
             )
+        if self.positions == "learned" and not 1 <= self.max_positions <= MOST:
+            raise InputError(f"{self.name}: max_positions = {self.max_positions:g}; learned positions have 1 or more")
         if not 0 <= self.windowed_layers <= self.layers:
-            raise InputError(f"{self.name}: windowed_layers = {self.windowed_layers}, but there are {self.layers} layers")
+            raise InputError(f"{self.name}: windowed_layers = {self.windowed_layers}; there are {self.layers} layers")

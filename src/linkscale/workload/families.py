@@ -1,7 +1,8 @@
-"""One function per family of dense decoders: its ``config.json`` → Architecture.
+"""One function per family of dense decoders: the fields of its ``config.json`` → the fields of an Architecture.
 
-Defaults are those of the family's configuration class where its files leave a field out; what has no default there
-is required. Every family is checked parameter by parameter against the real class (tests/workload).
+A field that a file may leave out takes the value that the family's configuration class takes; where classes of one
+family disagree about it, or where it decides the shape, it is required. Every family is compared parameter by
+parameter with the real class (tests/workload).
 """
 
 from __future__ import annotations
@@ -9,186 +10,342 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from linkscale.base.errors import InputError
-from linkscale.workload.architecture import Architecture
 from linkscale.workload.fields import Fields
 
+Shape = dict[str, Any]
+"""Keyword arguments of an Architecture, without its name."""
 
-def _core(f: Fields, name: str) -> dict[str, Any]:
-    """Fields that most families spell alike."""
-    hidden = f.integer("hidden_size", "n_embd", "d_model")
-    heads = f.integer("num_attention_heads", "n_head", "n_heads")
-    if not heads or hidden % heads and not f.data.get("head_dim"):
-        raise InputError(f"{f.where}: hidden_size = {hidden} does not divide by num_attention_heads = {heads}")
+
+def _core(f: Fields) -> Shape:
+    """Fields that families spell alike."""
+    hidden = f.count("hidden_size", "n_embd", "d_model", "n_embed")
+    heads = f.count("num_attention_heads", "n_head", "n_heads")
     return {
-        "name": name,
-        "model_type": f.kind,
-        "vocab": f.integer("vocab_size"),
+        "vocab": f.count("vocab_size"),
         "hidden": hidden,
-        "layers": f.integer("num_hidden_layers", "n_layer", "n_layers"),
+        "layers": f.count("num_hidden_layers", "n_layer", "n_layers"),
         "heads": heads,
-        "kv_heads": f.integer("num_key_value_heads", default=heads),
-        "head_dim": f.integer("head_dim", default=hidden // heads),
-        "max_positions": f.integer("max_position_embeddings", "n_positions", "max_seq_len", default=0),
+        "kv_heads": heads,
+        "head_dim": _head_dim(f, hidden, heads),
+        "max_positions": f.count_or(0, "max_position_embeddings", "n_positions", "max_seq_len"),
         "tied_embeddings": f.flag("tie_word_embeddings", True),
     }
 
 
-def _window(f: Fields, layers: int) -> dict[str, Any]:
-    """Sliding window of the layers that have one."""
-    window = f.data.get("sliding_window")
-    if not window or f.data.get("use_sliding_window") is False:
-        return {}
-    return {"window": f.integer("sliding_window"), "windowed_layers": layers}
+def _head_dim(f: Fields, hidden: int, heads: int) -> int:
+    stated = f.count_or(0, "head_dim")
+    if not stated and hidden % heads:
+        raise f.wrong("hidden_size", f"= {hidden} does not divide by {heads} heads; state head_dim")
+    return stated or hidden // heads
 
 
-def llama(f: Fields, name: str) -> Architecture:
-    """Llama, and what kept its layer: RMS norms, gated MLP, rotary positions, no biases."""
-    bias = f.flag("attention_bias", False)
-    return Architecture(
-        **{**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", False)},
-        ffn_hidden=f.integer("intermediate_size"),
-        gated_mlp=True,
-        activation=f.text("hidden_act", default="silu"),
-        qkv_bias=bias,
-        attention_out_bias=bias,
-        mlp_bias=f.flag("mlp_bias", False),
-    )
+def _rotary(f: Fields, head_dim: int, share: float) -> int:
+    """Features of a head that rotate: newer files nest the share in ``rope_parameters``."""
+    nested = f.part("rope_parameters").share("partial_rotary_factor", share)
+    return int(head_dim * f.share("rotary_pct", f.share("partial_rotary_factor", nested)))
 
 
-def mistral(f: Fields, name: str) -> Architecture:
-    """Mistral: Llama's layer with a sliding window."""
-    core = {**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", False)}
-    return Architecture(
-        **core, ffn_hidden=f.integer("intermediate_size"), gated_mlp=True, **_window(f, core["layers"])
-    )
+def _llama_like(f: Fields, *, tied: bool = False, grouped: bool = False, head_dim: bool = False) -> Shape:
+    """Llama's layer: RMS norms, gated MLP, rotary positions, no biases.
+
+    ``grouped``, ``head_dim``: the family's class has a number of its own where the field is left out, so it must be
+    stated.
+    """
+    shape = _core(f)
+    kv_heads = f.count("num_key_value_heads") if grouped else f.count_or(shape["heads"], "num_key_value_heads")
+    return {
+        **shape, "kv_heads": kv_heads, "tied_embeddings": f.flag("tie_word_embeddings", tied), "gated_mlp": True,
+        "head_dim": f.count("head_dim") if head_dim else shape["head_dim"],
+        "ffn_hidden": f.count("intermediate_size"), "activation": f.text("hidden_act", "silu"),
+        "dropout": f.share("attention_dropout", 0.0) > 0 or f.share("resid_pdrop", 0.0) > 0,
+    }  # fmt: skip
 
 
-def qwen2(f: Fields, name: str) -> Architecture:
+def _attention_bias(f: Fields, default: bool = False) -> Shape:
+    bias = f.flag("attention_bias", default)
+    return {"qkv_bias": bias, "attention_out_bias": bias}
+
+
+def _windows(f: Fields, layers: int, windowed: int) -> Shape:
+    """Sliding window: of the layers that ``layer_types`` lists, else of ``windowed`` layers."""
+    window = f.count_or(0, "sliding_window")
+    types = f.names("layer_types")
+    if types is not None:
+        known = {"full_attention", "sliding_attention"}
+        strange = sorted(set(types) - known)
+        if strange:
+            raise f.wrong("layer_types", f"holds {strange[0]!r}, which is not understood yet; known: {sorted(known)}")
+        if len(types) != layers:
+            raise f.wrong("layer_types", f"lists {len(types)} layers, but the model has {layers}")
+        windowed = types.count("sliding_attention")
+    return {"window": window, "windowed_layers": windowed} if window and windowed else {}
+
+
+def llama(f: Fields) -> Shape:
+    """Llama, and what kept its layer."""
+    return {**_llama_like(f), **_attention_bias(f), "mlp_bias": f.flag("mlp_bias", False)}
+
+
+def mistral(f: Fields) -> Shape:
+    """Mistral: Llama's layer with a sliding window (null for none) in every layer."""
+    if "sliding_window" not in f.data:
+        raise f.wrong("sliding_window", "is missing; state its tokens, or null for none")
+    shape = _llama_like(f, grouped=True)
+    return {**shape, **_windows(f, shape["layers"], shape["layers"])}
+
+
+def phi3(f: Fields) -> Shape:
+    """Phi-3: Llama's layer, its matrices fused, often with a sliding window."""
+    shape = _llama_like(f)
+    dim = shape["head_dim"]
+    return {**shape, **_windows(f, shape["layers"], shape["layers"]), "rotary_dim": _rotary(f, dim, 1.0)}
+
+
+def qwen2(f: Fields) -> Shape:
     """Qwen2 and 2.5: biases on query, key and value, though no field says so."""
-    core = {**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", False)}
-    first = min(f.integer("max_window_layers", default=core["layers"]), core["layers"])
-    window = _window(f, core["layers"] - first) if f.data.get("use_sliding_window") else {}
-    return Architecture(
-        **core, ffn_hidden=f.integer("intermediate_size"), gated_mlp=True, qkv_bias=True, **window
-    )  # fmt: skip
+    return {**_qwen(f), "qkv_bias": True}
 
 
-def qwen3(f: Fields, name: str) -> Architecture:
-    """Qwen3: no biases unless asked for, norms on every query and key head."""
-    core = {**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", False)}
-    core["head_dim"] = f.integer("head_dim", default=128)
-    bias = f.flag("attention_bias", False)
-    return Architecture(
-        **core, ffn_hidden=f.integer("intermediate_size"), gated_mlp=True, qk_norm="head", qkv_bias=bias,
-        attention_out_bias=bias,
-    )  # fmt: skip
+def qwen3(f: Fields) -> Shape:
+    """Qwen3: norms on every query and key head, no biases unless asked for."""
+    return {**_qwen(f, head_dim=True), **_attention_bias(f), "qk_norm": "head"}
 
 
-def gpt2(f: Fields, name: str) -> Architecture:
-    """GPT-2 and GPT-3: layer norms, biases everywhere, learned positions, dropout."""
-    core = _core(f, name)
-    return Architecture(
-        **core, **GPT_BIASES, ffn_hidden=f.integer("n_inner", default=4 * core["hidden"]), positions="learned",
-        activation=f.text("activation_function", default="gelu_new"),
-        dropout=f.positive("attn_pdrop", "resid_pdrop", "embd_pdrop"),
-    )  # fmt: skip
+def _qwen(f: Fields, *, head_dim: bool = False) -> Shape:
+    shape = _llama_like(f, grouped=True, head_dim=head_dim)
+    if not f.flag("use_sliding_window", False):
+        return shape
+    full = min(f.count("max_window_layers"), shape["layers"])
+    return {**shape, **_windows(f, shape["layers"], shape["layers"] - full)}
 
 
-GPT_BIASES: dict[str, Any] = {
-    "gated_mlp": False, "norm": "layernorm", "norm_bias": True, "qkv_bias": True, "attention_out_bias": True,
-    "mlp_bias": True,
-}  # fmt: skip
+def gemma(f: Fields) -> Shape:
+    """Gemma: wide heads, tied output."""
+    return {**_llama_like(f, tied=True, grouped=True, head_dim=True), **_attention_bias(f)}
 
 
-def gpt_neox(f: Fields, name: str) -> Architecture:
-    """GPT-NeoX and Pythia: attention and MLP in parallel, part of each head rotates, untied output."""
-    core = {**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", False)}
-    bias = f.flag("attention_bias", True)
-    share = f.data.get("rotary_pct", 0.25)
-    return Architecture(
-        **core, **{**GPT_BIASES, "qkv_bias": bias, "attention_out_bias": bias},
-        ffn_hidden=f.integer("intermediate_size"), activation=f.text("hidden_act", default="gelu"),
-        parallel_residual=f.flag("use_parallel_residual", True),
-        rotary_dim=max(2, int(core["head_dim"] * float(share if isinstance(share, int | float) else 0.25))),
-    )  # fmt: skip
+def gemma2(f: Fields) -> Shape:
+    """Gemma 2: norms before and after each half of a layer, every other layer with a window."""
+    shape = gemma(f)
+    windows = _windows(f, shape["layers"], -(-shape["layers"] // 2))
+    return {**shape, **windows, "norm_at": "both", "activation": f.text("hidden_activation", "gelu_pytorch_tanh")}
 
 
-def mpt(f: Fields, name: str) -> Architecture:
-    """MPT: no biases, linear attention biases instead of positions, tied output."""
-    core = _core(f, name)
-    attention = f.data.get("attn_config") if isinstance(f.data.get("attn_config"), dict) else {}
-    if attention.get("clip_qkv") is None and attention.get("qk_ln"):
-        raise InputError(f"{f.where}: attn_config.qk_ln is not understood; use a configuration without it")
-    alibi = bool(attention.get("alibi", True))
-    return Architecture(
-        **core, gated_mlp=False, norm="layernorm", activation="gelu",
-        ffn_hidden=f.integer("expansion_ratio", default=4) * core["hidden"],
-        positions="alibi" if alibi else "learned",
-    )  # fmt: skip
+def gemma3_text(f: Fields) -> Shape:
+    """Gemma 3: Gemma 2's layer with norms on query and key heads, one full layer in six."""
+    shape = gemma2(f)
+    pattern = f.count_or(6, "sliding_window_pattern")
+    windows = _windows(f, shape["layers"], shape["layers"] - shape["layers"] // pattern)
+    return {**shape, "window": None, "windowed_layers": 0, **windows, "qk_norm": "head"}
 
 
-def falcon(f: Fields, name: str) -> Architecture:
-    """Falcon: attention and MLP in parallel, few key-value heads; the newer layer has two norms, the older one."""
-    core = {**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", True)}
+def granite(f: Fields) -> Shape:
+    """Granite: Llama's layer with scalar multipliers."""
+    return llama(f)
+
+
+def olmo(f: Fields) -> Shape:
+    """OLMo: Llama's layer with layer norms that have no parameters."""
+    return {**_llama_like(f), **_attention_bias(f), "norm": "layernorm", "norm_weight": False}
+
+
+def olmo2(f: Fields) -> Shape:
+    """OLMo 2: norms on what attention and MLP return, and over all query and key features."""
+    return {**_llama_like(f), **_attention_bias(f), "norm_at": "output", "qk_norm": "full"}
+
+
+def glm(f: Fields) -> Shape:
+    """GLM-4: Llama's layer with biases on query, key and value, half of each head rotates."""
+    shape = _llama_like(f, grouped=True, head_dim=True)
+    rotary = _rotary(f, shape["head_dim"], 0.5)
+    return {**shape, "qkv_bias": f.flag("attention_bias", True), "rotary_dim": rotary}
+
+
+def glm4(f: Fields) -> Shape:
+    """GLM-4-0414: GLM-4 with norms after each half of a layer too."""
+    return {**glm(f), "norm_at": "both"}
+
+
+def cohere(f: Fields) -> Shape:
+    """Command R: attention and MLP in parallel behind one layer norm without bias, tied output."""
+    norms = "full" if f.flag("use_qk_norm", False) else "none"
+    return {
+        **_llama_like(f, tied=True), **_attention_bias(f), "norm": "layernorm", "parallel_residual": True, "norms": 1,
+        "qk_norm": norms,
+    }  # fmt: skip
+
+
+def stablelm(f: Fields) -> Shape:
+    """StableLM 2: Llama's layer with layer norms, part of each head rotates."""
+    shape = _llama_like(f, grouped=True)
+    parallel = f.flag("use_parallel_residual", False)
+    return {
+        **shape, "norm": "layernorm", "norm_bias": True, "qkv_bias": f.flag("use_qkv_bias", False),
+        "parallel_residual": parallel, "norms": 1 if parallel else 2,
+        # One norm per head with weights of its own: as many parameters as one over all features.
+        "qk_norm": "full" if f.flag("qk_layernorm", False) else "none",
+        "rotary_dim": _rotary(f, shape["head_dim"], 0.25), "dropout": f.share("hidden_dropout", 0.0) > 0,
+    }  # fmt: skip
+
+
+def _gpt_like(f: Fields, *, tied: bool = True, bias: bool = True) -> Shape:
+    """GPT's layer: layer norms with biases, a plain MLP four times as wide."""
+    shape = _core(f)
+    return {
+        **shape, "tied_embeddings": f.flag("tie_word_embeddings", tied), "gated_mlp": False, "norm": "layernorm",
+        "norm_bias": True, "qkv_bias": bias, "attention_out_bias": bias, "mlp_bias": bias,
+        "ffn_hidden": f.count_or(4 * shape["hidden"], "n_inner"),
+        "activation": f.text("activation_function", "gelu_new"),
+        "dropout": max(f.share("resid_pdrop", 0.0), f.share("attn_pdrop", 0.0), f.share("hidden_dropout", 0.0)) > 0,
+    }  # fmt: skip
+
+
+def gpt2(f: Fields) -> Shape:
+    """GPT-2 and GPT-3: learned positions, biases everywhere; dropout unless turned off."""
+    positions = f.count("n_positions", "max_position_embeddings")
+    dropout = max(f.share("resid_pdrop", 0.1), f.share("attn_pdrop", 0.1)) > 0
+    return {**_gpt_like(f), "positions": "learned", "max_positions": positions, "dropout": dropout}
+
+
+def gpt_bigcode(f: Fields) -> Shape:
+    """StarCoder: GPT-2's layer with one key-value head."""
+    return {**gpt2(f), **({"kv_heads": 1} if f.flag("multi_query", True) else {})}
+
+
+def gptj(f: Fields) -> Shape:
+    """GPT-J: attention and MLP in parallel behind one norm, biases in the MLP and on the output."""
+    shape = _gpt_like(f, tied=False, bias=False)
+    rotary = f.count_or(shape["head_dim"], "rotary_dim")
+    return {**shape, "mlp_bias": True, "lm_head_bias": True, "parallel_residual": True, "norms": 1,
+            "rotary_dim": rotary}  # fmt: skip
+
+
+def gpt_neox(f: Fields) -> Shape:
+    """GPT-NeoX and Pythia: attention and MLP in parallel with a norm each, part of each head rotates."""
+    shape = _gpt_like(f, tied=False)
+    return {
+        **shape, **_attention_bias(f, True), "ffn_hidden": f.count("intermediate_size"),
+        "activation": f.text("hidden_act", "gelu"), "parallel_residual": f.flag("use_parallel_residual", True),
+        "rotary_dim": _rotary(f, shape["head_dim"], 0.25),
+    }  # fmt: skip
+
+
+def bloom(f: Fields) -> Shape:
+    """BLOOM: GPT's layer, linear attention biases, a norm behind the embedding."""
+    return {**_gpt_like(f), "positions": "alibi", "embedding_norm": True, "activation": "gelu"}
+
+
+def mpt(f: Fields) -> Shape:
+    """MPT: GPT's layer; biases, positions and key-value heads as stated (its two classes differ in defaults)."""
+    bias = not f.flag("no_bias")
+    attention = f.part("attn_config")
+    if attention.flag("qk_ln", False):
+        raise attention.wrong("qk_ln", "= true is not understood yet; only MPT without query-key norms is")
+    shape = _gpt_like(f, bias=bias)
+    positions = _mpt_positions(f, attention)
+    if positions == "learned":
+        f.count("max_seq_len")
+    return {
+        **shape, "norm_bias": bias, "activation": "gelu", "positions": positions,
+        "kv_heads": _mpt_kv_heads(attention, shape["heads"]),
+        "ffn_hidden": f.count_or(4, "expansion_ratio") * shape["hidden"],
+        "dropout": f.share("resid_pdrop", 0.0) > 0 or attention.share("attn_pdrop", 0.0) > 0,
+    }  # fmt: skip
+
+
+def _mpt_positions(f: Fields, attention: Fields) -> str:
+    if attention.flag("alibi", False):
+        return "alibi"
+    if attention.flag("rope", False):
+        return "rope"
+    return "learned" if f.flag("learned_pos_emb", True) else "none"
+
+
+def _mpt_kv_heads(attention: Fields, heads: int) -> int:
+    match attention.text("attn_type", "multihead_attention"):
+        case "multihead_attention":
+            return heads
+        case "multiquery_attention":
+            return 1
+        case "grouped_query_attention":
+            return attention.count("kv_n_heads")
+        case other:
+            raise attention.wrong("attn_type", f"= {other!r} is not understood; multihead_attention would be")
+
+
+def falcon(f: Fields) -> Shape:
+    """Falcon: attention and MLP in parallel, few key-value heads; one norm in older layers, two in newer ones."""
     newer = f.flag("new_decoder_architecture", False)
-    many = f.integer("num_kv_heads", default=core["heads"]) if newer else core["heads"]
-    core["kv_heads"] = 1 if f.flag("multi_query", True) and not newer else many
-    parallel = f.flag("parallel_attn", True) or newer
-    bias = f.flag("bias", False)
-    return Architecture(
-        **core, **{**GPT_BIASES, "qkv_bias": bias, "attention_out_bias": bias, "mlp_bias": bias},
-        ffn_hidden=f.integer("ffn_hidden_size", default=4 * core["hidden"]), activation="gelu",
-        positions="alibi" if f.flag("alibi", False) else "rope", parallel_residual=parallel,
-        norms=f.integer("num_ln_in_parallel_attn", default=2) if newer else (1 if parallel else 2),
-    )  # fmt: skip
+    parallel = f.flag("parallel_attn", True)
+    shape = _gpt_like(f, bias=f.flag("bias", False))
+    return {
+        **shape, "kv_heads": _falcon_kv_heads(f, shape["heads"], newer), "activation": f.text("activation", "gelu"),
+        "ffn_hidden": f.count_or(4 * shape["hidden"], "ffn_hidden_size"),
+        "positions": "alibi" if f.flag("alibi", False) else "rope", "parallel_residual": parallel or newer,
+        "norms": f.count_or(2 if newer else 1, "num_ln_in_parallel_attn") if parallel else 2,
+    }  # fmt: skip
 
 
-def nemotron(f: Fields, name: str) -> Architecture:
+def _falcon_kv_heads(f: Fields, heads: int, newer: bool) -> int:
+    if newer:
+        return f.count_or(heads, "num_kv_heads", "n_head_kv")
+    return 1 if f.flag("multi_query", True) else heads
+
+
+def nemotron(f: Fields) -> Shape:
     """Nemotron-4: layer norms with biases, squared ReLU without a gate, half of each head rotates."""
-    core = {**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", False)}
-    bias = f.flag("attention_bias", False)
-    share = f.data.get("partial_rotary_factor", 0.5)
-    return Architecture(
-        **core, ffn_hidden=f.integer("intermediate_size"), gated_mlp=False, activation="relu2", norm="layernorm",
-        norm_bias=True, qkv_bias=bias, attention_out_bias=bias, mlp_bias=f.flag("mlp_bias", False),
-        rotary_dim=max(2, int(core["head_dim"] * float(share if isinstance(share, int | float) else 0.5))),
-    )  # fmt: skip
+    shape = _llama_like(f)
+    return {
+        **shape, **_attention_bias(f), "gated_mlp": False, "activation": f.text("hidden_act", "relu2"),
+        "norm": "layernorm", "norm_bias": True, "mlp_bias": f.flag("mlp_bias", False),
+        "rotary_dim": _rotary(f, shape["head_dim"], 0.5),
+    }  # fmt: skip
 
 
-def opt(f: Fields, name: str) -> Architecture:
-    """OPT: GPT's layer with two spare position rows, tied output."""
-    core = _core(f, name)
-    if f.integer("word_embed_proj_dim", default=core["hidden"]) != core["hidden"]:
-        raise InputError(f"{f.where}: word_embed_proj_dim other than hidden_size is not understood")
-    core["max_positions"] += 2
-    return Architecture(
-        **core, **GPT_BIASES, ffn_hidden=f.integer("ffn_dim"), positions="learned", activation="relu",
-        dropout=f.positive("dropout", "attention_dropout"),
-    )  # fmt: skip
+def opt(f: Fields) -> Shape:
+    """OPT: GPT's layer with ReLU and two spare rows of positions; the 350M model norms last."""
+    shape = _gpt_like(f, bias=f.flag("enable_bias", True))
+    if f.count_or(shape["hidden"], "word_embed_proj_dim") != shape["hidden"]:
+        raise f.wrong("word_embed_proj_dim", "differs from hidden_size, which is not understood yet")
+    first = f.flag("do_layer_norm_before", True)
+    affine = f.flag("layer_norm_elementwise_affine", True)
+    return {
+        **shape, "ffn_hidden": f.count("ffn_dim"), "positions": "learned",
+        "max_positions": f.count("max_position_embeddings") + 2, "activation": f.text("activation_function", "relu"),
+        "norm_at": "input" if first else "output", "norm_weight": affine, "norm_bias": affine,
+        "final_norm": first and not f.flag("_remove_final_layer_norm", False),
+        "dropout": f.share("dropout", 0.1) > 0,
+    }  # fmt: skip
 
 
-def starcoder2(f: Fields, name: str) -> Architecture:
-    """StarCoder2: GPT's biased layer with rotary positions and grouped heads."""
-    core = _core(f, name)
-    bias = f.flag("use_bias", True)
-    return Architecture(
-        **core, **{**GPT_BIASES, "qkv_bias": bias, "attention_out_bias": bias, "mlp_bias": bias},
-        ffn_hidden=f.integer("intermediate_size"), activation="gelu", **_window(f, core["layers"]),
-    )  # fmt: skip
+def phi(f: Fields) -> Shape:
+    """Phi-1 to Phi-2: attention and MLP in parallel behind one norm, biases everywhere, output included."""
+    if f.flag("qk_layernorm", False):
+        raise f.wrong("qk_layernorm", "= true is not understood yet; only Phi without query-key norms is")
+    shape = _gpt_like(f, tied=False)
+    return {
+        **shape, "kv_heads": f.count_or(shape["heads"], "num_key_value_heads"),
+        "ffn_hidden": f.count("intermediate_size"), "activation": f.text("hidden_act", "gelu_new"),
+        "lm_head_bias": True, "parallel_residual": True, "norms": 1,
+        "rotary_dim": _rotary(f, shape["head_dim"], 0.5),
+    }  # fmt: skip
 
 
-def olmo2(f: Fields, name: str) -> Architecture:
-    """OLMo 2: norms after attention and MLP, and over all query and key features."""
-    core = {**_core(f, name), "tied_embeddings": f.flag("tie_word_embeddings", False)}
-    bias = f.flag("attention_bias", False)
-    return Architecture(
-        **core, ffn_hidden=f.integer("intermediate_size"), gated_mlp=True, qk_norm="full", qkv_bias=bias,
-        attention_out_bias=bias,
-    )  # fmt: skip
+def starcoder2(f: Fields) -> Shape:
+    """StarCoder2: GPT's layer with rotary positions, grouped heads, often a window in every layer."""
+    shape = _gpt_like(f, bias=f.flag("use_bias", True))
+    return {
+        **shape, "kv_heads": f.count("num_key_value_heads"), "ffn_hidden": f.count("intermediate_size"),
+        "activation": f.text("hidden_act", "gelu_pytorch_tanh"), **_windows(f, shape["layers"], shape["layers"]),
+        "dropout": f.share("residual_dropout", 0.0) > 0,
+    }  # fmt: skip
 
 
-FAMILIES: dict[str, Callable[[Fields, str], Architecture]] = {
-    "llama": llama, "mistral": mistral, "qwen2": qwen2, "qwen3": qwen3, "gpt2": gpt2, "gpt_neox": gpt_neox,
-    "mpt": mpt, "falcon": falcon, "nemotron": nemotron, "opt": opt, "starcoder2": starcoder2, "olmo2": olmo2,
+FAMILIES: dict[str, Callable[[Fields], Shape]] = {
+    family.__name__: family
+    for family in (
+        llama, mistral, phi3, qwen2, qwen3, gemma, gemma2, gemma3_text, granite, olmo, olmo2, glm, glm4, cohere,
+        stablelm, gpt2, gpt_bigcode, gptj, gpt_neox, bloom, mpt, falcon, nemotron, opt, phi, starcoder2,
+    )
 }  # fmt: skip
+"""``model_type`` → its reader."""

@@ -1,58 +1,106 @@
-"""Fields of a configuration: typed reading with errors that name the field and the file."""
+"""Fields of a configuration, read one at a time: errors name the field, the file and what would be right."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from linkscale.base.errors import InputError
-
-MOST = 2**31 - 1
+from linkscale.workload.architecture import MOST
 
 
 class Fields:
-    """A ``config.json`` as a dictionary, asked for one field at a time."""
+    """A ``config.json`` as a dictionary. A field that is null counts as left out, as in ``transformers``."""
 
-    def __init__(self, data: dict[str, Any], where: str) -> None:
+    def __init__(self, data: dict[str, Any], where: str, prefix: str = "") -> None:
         self.data = data
         self.where = where
-
-    def integer(self, *names: str, default: int | None = None) -> int:
-        """Return the first of the names that is stated (older configurations use other spellings)."""
-        for name in names:
-            value = self.data.get(name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-                raise InputError(f"{self.where}: {name} = {value!r}; it must be a whole number")
-            if not 0 <= value <= MOST:
-                raise InputError(f"{self.where}: {name} = {value:g}; it must lie between 0 and {MOST}")
-            return int(value)
-        if default is None:
-            raise InputError(f"{self.where}: the field {names[0]!r} is missing; every {self.kind} configuration states it")
-        return default
-
-    def flag(self, name: str, default: bool) -> bool:
-        """Return a boolean field."""
-        value = self.data.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise InputError(f"{self.where}: {name} = {value!r}; it must be true or false")
-        return value
-
-    def text(self, *names: str, default: str) -> str:
-        """Return a text field."""
-        for name in names:
-            value = self.data.get(name)
-            if isinstance(value, str):
-                return value
-        return default
-
-    def positive(self, *names: str) -> bool:
-        """Whether any of the fields (dropout probabilities) is above zero."""
-        return any(isinstance(self.data.get(n), int | float) and self.data[n] > 0 for n in names)
+        self.prefix = prefix
 
     @property
     def kind(self) -> str:
         """The configuration's ``model_type``."""
         return str(self.data.get("model_type", ""))
+
+    def count(self, *names: str) -> int:
+        """Return the first of the names that is stated (configurations of old spell some fields otherwise)."""
+        found = self._count(names)
+        if found is None:
+            raise self.wrong(names[0], f"is missing; every {self.kind} configuration states it".replace("  ", " "))
+        return found
+
+    def count_or(self, default: int, *names: str) -> int:
+        """Return the first of the names that is stated, or what the family's class takes without it."""
+        found = self._count(names)
+        return default if found is None else found
+
+    def flag(self, name: str, default: bool | None = None) -> bool:
+        """Return a boolean field; without a default it is required."""
+        value = self.data.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(name, "is missing; state true or false" if value is None else _not(value, "true or false"))
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        """Return a text field."""
+        value = self.data.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(name, _not(value, "a name"))
+        return value or default
+
+    def share(self, name: str, default: float) -> float:
+        """Return a number from 0 to 1."""
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise self.wrong(name, _not(value, "a number from 0 to 1"))
+        return float(value)
+
+    def names(self, name: str) -> list[str] | None:
+        """Return a list of names, or None where it is left out."""
+        value = self.data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise self.wrong(name, "must be a list of names")
+        return value
+
+    def part(self, *names: str) -> Fields:
+        """Return the first of the nested objects that is stated, else an empty one."""
+        for name in names:
+            value = self.data.get(name)
+            if isinstance(value, dict):
+                return Fields(value, self.where, f"{self.prefix}{name}.")
+            if value is not None:
+                raise self.wrong(name, _not(value, "an object with fields of its own"))
+        return Fields({}, self.where, f"{self.prefix}{names[0]}.")
+
+    def wrong(self, name: str, what: str) -> InputError:
+        """Return the error about a field."""
+        return InputError(f"{self.where}: {self.prefix}{name} {what}")
+
+    def _count(self, names: tuple[str, ...]) -> int | None:
+        for name in names:
+            value = self.data.get(name)
+            if value is None:
+                continue
+            # JSON has one kind of number: 4096.0 means 4096; true, "12", 1e300 and NaN mean no count.
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 1 <= value <= MOST or value != int(value):
+                raise self.wrong(name, _not(value, f"a whole number from 1 to {MOST}"))
+            return int(value)
+        return None
+
+
+def _not(value: object, right: str) -> str:
+    shown = f"{value:.6g}" if isinstance(value, float) else _short(value)
+    return f"= {shown}; it must be {right}"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, int) and abs(value) > 10**15:
+        return "a number of " + str(value.bit_length()) + " bits"
+    text = repr(value) if isinstance(value, str | int | bool) else f"a {type(value).__name__}"
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -9,7 +9,7 @@ queries, keys and values (6h) and its scores (5as/h), the output projection and 
 from __future__ import annotations
 
 from linkscale.base.model import Model
-from linkscale.workload.architecture import Architecture
+from linkscale.workload.architecture import Architecture, NormPlace
 from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, LayerGroup, Norm, Op
 
 
@@ -57,12 +57,21 @@ def _embeddings(arch: Architecture) -> tuple[Op, ...]:
 def _layer(arch: Architecture, window: int | None) -> tuple[Op, ...]:
     """Operations of one layer in order; a parallel residual shares the first norm and adds once."""
     shared = arch.norms == 1
-    attention = (_norm(arch, "attention norm"), *_attention(arch, window))
-    norm = () if shared else (_norm(arch, "mlp norm"),)
+    attention = (*_norms(arch, "attention", "input"), *_attention(arch, window), *_norms(arch, "attention", "output"))
+    before = () if shared else _norms(arch, "mlp", "input")
+    after = _norms(arch, "mlp", "output")
     if arch.parallel_residual:
         # Both halves read the layer's input; one pass adds them and the residual.
-        return (*attention, *norm, *_mlp(arch, saves_input=not shared), _residual(arch, "add", reads=3))
-    return (*attention, _residual(arch, "attention add"), *norm, *_mlp(arch), _residual(arch, "mlp add"))
+        mlp = _mlp(arch, saves_input=not shared)
+        return (*attention, *before, *mlp, *after, _residual(arch, "add", reads=3))
+    return (*attention, _residual(arch, "attention add"), *before, *_mlp(arch), *after, _residual(arch, "mlp add"))
+
+
+def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
+    """Return the norm of one half of a layer at its input or output, where it has one."""
+    if arch.norm_at not in (place, "both"):
+        return ()
+    return (_norm(arch, f"{half} norm" if place == "input" else f"{half} output norm"),)
 
 
 def _attention(arch: Architecture, window: int | None) -> tuple[Op, ...]:
@@ -103,7 +112,9 @@ def _mlp(arch: Architecture, *, saves_input: bool = True) -> tuple[Op, ...]:
 
 
 def _norm(arch: Architecture, name: str) -> Norm:
-    return Norm(name=name, kind=arch.norm, size=arch.hidden, bias=arch.norm_bias, region="sequence")
+    return Norm(
+        name=name, kind=arch.norm, size=arch.hidden, weight=arch.norm_weight, bias=arch.norm_bias, region="sequence"
+    )
 
 
 def _residual(arch: Architecture, name: str, reads: int = 2) -> Elementwise:
