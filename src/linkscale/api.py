@@ -15,8 +15,8 @@ import msgspec
 
 from linkscale.base.errors import InputError
 from linkscale.estimate import Estimate, estimate_step
-from linkscale.plan.defaults import FIELDS, complete
-from linkscale.plan.legality import MOST, check
+from linkscale.plan.defaults import FIELDS, check_count, check_field, complete
+from linkscale.plan.legality import check
 from linkscale.plan.strategy import Precision, Strategy
 from linkscale.topology import parse_cluster
 from linkscale.topology.cluster import Cluster
@@ -46,10 +46,7 @@ def job(
 ) -> Job:  # fmt: skip
     """Return the job that names or values mean."""
     for name, value in {"global_batch": global_batch, "seq_len": seq_len}.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InputError(f"{name} = {value!r}; it must be a whole number")
-        if not 1 <= value <= MOST:
-            raise InputError(f"{name} = {value:.6g}; it must be from 1 to {MOST}")
+        check_count(name, value)
     arch = model if isinstance(model, Architecture) else load_architecture(str(model))
     if isinstance(cluster, str):
         cluster = parse_cluster(cluster, scaleup=scaleup, scaleout=scaleout, catalog=catalog)
@@ -142,11 +139,12 @@ def search(
     gpus: tuple[int, ...] = (), profile: Profile | None = None, progress: Progress | None = None,
 ) -> PlanResult:  # fmt: skip
     """Return the plans of a job with some fields of the strategy fixed."""
-    from linkscale.plan.defaults import check_field
     from linkscale.search import Constraints, search_plans
 
     for name, value in fields.items():
         check_field(name, value)
+    for count in gpus:
+        check_count("gpus", count)
     constraints = Constraints(**fields, max_memory_bytes=max_memory_bytes, gpus=tuple(gpus))
     return search_plans(asked.model, asked.cluster, asked.seq_len, asked.global_batch, constraints, top=top,
                         progress=progress, profile=profile)  # fmt: skip

@@ -49,7 +49,7 @@ def test_megatron_gathers_late_only_what_it_reduces_early():
     [
         ({"tp": 3}, "64 GPUs do not divide by tp = 3; use 63 or 66 GPUs"),
         ({"tp": 16, "pp": 32}, "64 GPUs do not divide by tp*pp = 16*32 = 512; use 512 GPUs"),
-        ({"tp": -1}, "tp = -1; it must be at least 1"),
+        ({"tp": -1}, "tp = -1; it must be from 1"),
         ({"tp": "8"}, "tp = '8'; it must be a whole number"),
         ({"tp": True}, "tp = True; it must be a whole number"),
         ({"stack": "megatrom"}, "unknown stack 'megatrom'; did you mean 'megatron'?"),

@@ -73,6 +73,13 @@ ScaleOut = Annotated[
 Catalog = Annotated[str | None, typer.Option("--catalog", metavar="FILE", help="YAML with hardware of your own.")]
 
 
+def model_names() -> list[str]:
+    """Complete the names of packaged models."""
+    from linkscale.workload import packaged_models
+
+    return list(packaged_models())
+
+
 def with_strategy(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options of the table; what the user stated arrives as its argument ``stated``."""
     signature = inspect.signature(verb, eval_str=True)

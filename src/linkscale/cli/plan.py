@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from linkscale.cli.options import Catalog, GlobalBatch, Json, ScaleOut, ScaleUp, SeqLen, parse_size, with_strategy
+from linkscale.cli.options import (
+    Catalog,
+    GlobalBatch,
+    Json,
+    ScaleOut,
+    ScaleUp,
+    SeqLen,
+    model_names,
+    parse_size,
+    with_strategy,
+)
 
 if TYPE_CHECKING:
     from linkscale.api import Job
@@ -21,7 +31,12 @@ def register(app: typer.Typer) -> None:
 
 @with_strategy
 def plan(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Packaged name or config.json.", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="Packaged name or config.json.", show_default=False, autocompletion=model_names
+        ),
+    ],
     cluster: Annotated[
         str, typer.Argument(metavar="CLUSTER", help="SYSTEM:GPUS, as dgx-h100:16384.", show_default=False)
     ],

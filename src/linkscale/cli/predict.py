@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from linkscale.cli.options import Catalog, GlobalBatch, Json, ScaleOut, ScaleUp, SeqLen, with_strategy
+from linkscale.cli.options import Catalog, GlobalBatch, Json, ScaleOut, ScaleUp, SeqLen, model_names, with_strategy
 
 if TYPE_CHECKING:
     from linkscale.api import Job
@@ -26,7 +26,12 @@ def register(app: typer.Typer) -> None:
 def predict(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="MODEL|PLAN.yaml", help="Packaged name, config.json, or plan.", show_default=False),
+        typer.Argument(
+            metavar="MODEL|PLAN.yaml",
+            help="Packaged name, config.json, or plan.",
+            show_default=False,
+            autocompletion=model_names,
+        ),
     ] = None,
     cluster: Annotated[
         str | None, typer.Argument(metavar="CLUSTER", help="SYSTEM:GPUS, as dgx-h100:16384.", show_default=False)

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import msgspec
 
 from linkscale.base.errors import InputError, unknown_name
+from linkscale.plan.legality import MOST, shown
 from linkscale.plan.strategy import NUMBERS, Choices, CommDtype, Precision, Stack, Strategy
 
 FIELDS = (*Choices.__struct_fields__, *NUMBERS)
@@ -70,8 +71,7 @@ def check_field(name: str, value: object) -> None:
     if name not in FIELDS:
         raise unknown_name("field of a strategy", name, FIELDS)
     if name in NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise InputError(f"{name} = {value!r}; it must be a whole number")
+        check_count(name, value, least=0 if name in ("recompute_layers", "bucket_bytes") else 1)
         return
     kind = _CHOICE_TYPES[name]
     allowed = get_args(kind) or (True, False)
@@ -81,6 +81,14 @@ def check_field(name: str, value: object) -> None:
         raise InputError(f"{name} = {value!r}; it must be one of {', '.join(map(str, allowed))}")
 
 
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise when a value is no whole number that a run may have."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name} = {value!r}; it must be a whole number")
+    if not least <= value <= MOST:
+        raise InputError(f"{name} = {shown(value)}; it must be from {least} to {MOST}")
+
+
 _CHOICE_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Choices)}
 
 
@@ -88,8 +96,6 @@ def _remaining(fields: Mapping[str, int], gpus: int) -> int:
     """Return dp = gpus / (tp*cp*pp), or say why there is none."""
     model = 1
     for name in ("tp", "cp", "pp"):
-        if fields.get(name, 1) < 1:
-            raise InputError(f"{name} = {fields[name]}; it must be at least 1")
         model *= fields.get(name, 1)
     if gpus % model == 0:
         return gpus // model

@@ -60,7 +60,7 @@ def check(arch: Architecture, gpus: int, strategy: Strategy, seq_len: int, globa
     for name, value in numbers.items():
         least = 0 if name in ("recompute_layers", "bucket_bytes") else 1
         if not least <= value <= MOST:
-            raise InputError(f"{name} = {_shown(value)}; it must be a whole number from {least} to {MOST}")
+            raise InputError(f"{name} = {shown(value)}; it must be from {least} to {MOST}")
     job, batch = Job(arch, gpus, seq_len, global_batch), strategy.batch()
     for rule in RULES:
         if not np.all(rule.mask(job, batch)):
@@ -76,7 +76,8 @@ def legal_mask(arch: Architecture, gpus: int, batch: StrategyBatch, seq_len: int
     return keep
 
 
-def _shown(value: int) -> str:
+def shown(value: int) -> str:
+    """Return a whole number as text, however long it is."""
     return str(value) if abs(value) < 10**15 else f"about 1e{len(str(abs(value))) - 1}"
 
 

@@ -70,6 +70,7 @@ def answers(estimate: Estimate) -> Iterator[RenderableType]:
     if not estimate.fits:
         short = both_gigabytes(estimate.device_bytes - estimate.device_capacity_bytes)
         yield Text(f"\nDoes not fit: the fullest GPU needs {short} more than it has.", style="bold red")
+        yield Text("`linkscale plan` with the same model, cluster and batch looks for one that does.", style="red")
 
 
 def time_breakdown(estimate: Estimate) -> RenderableType:
