@@ -140,9 +140,14 @@ def _depth(group: GroupGeometry) -> FloatArray:
     return np.asarray(np.frexp(group.domains)[1] - 1, dtype=np.float64)
 
 
+def _nvls_rate(group: GroupGeometry, net: Network) -> FloatArray:
+    """A GPU moves (n + 1) / n of the vector each way: all of it read by the switch, 1/n multicast."""
+    return net.nvls_bytes_per_s * group.per_domain / (group.per_domain + 1.0)
+
+
 def _nvls(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArray:
     """In-switch reduction inside one domain: one latency whatever the ranks."""
-    time = net.nvls_s + _filled(size, np.full(group.size.shape, net.nvls_bytes_per_s))
+    time = net.nvls_s + _filled(size, _nvls_rate(group, net))
     return np.where(group.domains > 1.0, np.inf, time)
 
 
@@ -151,7 +156,7 @@ def _nvls_tree(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArr
     _, inter = _bus(group, net)
     crossing = np.where(group.domains > 2.0, 0.5 * inter, inter)
     depth = _depth(group)
-    time = net.nvls_s + 2.0 * depth * net.nvls_tree_inter_s + _filled(size, np.minimum(net.nvls_bytes_per_s, crossing))
+    time = net.nvls_s + 2.0 * depth * net.nvls_tree_inter_s + _filled(size, np.minimum(_nvls_rate(group, net), crossing))
     return np.where((group.domains > 1.0) & (group.per_domain > 1.0), time, np.inf)
 
 

@@ -22,6 +22,7 @@ class Device:
     memory_bytes_per_s: float
     sm_count: float
     k_half: float
+    kernel_fixed_s: float
     attention: AttentionCurve | None
     op_launch_s: float
     """Host seconds per kernel of the model, the framework's own operations around it included."""
@@ -38,6 +39,7 @@ def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
         memory_bytes_per_s=gpu.memory_bandwidth_bytes_per_s * profile.hbm_fraction,
         sm_count=float(gpu.sm_count),
         k_half=profile.gemm_k_half,
+        kernel_fixed_s=profile.kernel_fixed_s,
         attention=_attention(choices, profile),
         op_launch_s=profile.op_launch_s * profile.ops_per_kernel["compiled" if choices.compile else "eager"],
         low_precision=choices.precision == "fp8",

@@ -37,7 +37,7 @@ def tile_efficiency(m: Number, n: Number, sm_count: float) -> FloatArray:
 def gemm_s(
     m: Number, n: Number, k: Number, dev: Device, flops_per_s: float, *, in_bytes: float = 2.0, out_bytes: float = 2.0
 ) -> FloatArray:
-    """Seconds of an (m, k) @ (k, n) product: ``max(FLOPs / (rate * eff(m, n, k)), bytes / memory rate)``.
+    """Seconds of an (m, k) @ (k, n) product: ``fixed + max(FLOPs / (rate * eff(m, n, k)), bytes / memory rate)``.
 
     ``in_bytes`` and ``out_bytes`` are per element of the operands and of the result (read and written where
     the result is accumulated).
@@ -45,7 +45,7 @@ def gemm_s(
     efficiency = tile_efficiency(m, n, dev.sm_count) * (k / (k + dev.k_half))
     compute = (2.0 * m * n * k) / (flops_per_s * efficiency)
     moved = in_bytes * (m * k + k * n) + out_bytes * (m * n)
-    return np.maximum(compute, moved / dev.memory_bytes_per_s)
+    return dev.kernel_fixed_s + np.maximum(compute, moved / dev.memory_bytes_per_s)
 
 
 class AttentionTime(NamedTuple):

@@ -34,7 +34,7 @@ class Profile(Model, frozen=True):
 
     name: str
     gemm_fraction: dict[str, float]
-    """Best achieved share of the dense peak, by precision."""
+    """Best achieved share of the dense peak, by precision, where tiles and depth fill the machine."""
     gemm_sustained: dict[str, float]
     """Sustained over best rate, by precision: typical instead of best shapes, clocks under hours of load."""
     reference_power_w: float
@@ -43,6 +43,8 @@ class Profile(Model, frozen=True):
     """Its dense 16-bit peak."""
     gemm_k_half: float
     """Depth K at which a tile's pipeline fill costs as much as its work: eff = K / (K + k_half)."""
+    kernel_fixed_s: float
+    """Seconds of a product's kernel that no work explains: start, prologue, drain."""
     hbm_fraction: float
     """Achieved share of the memory's label bandwidth in streaming kernels."""
     attention: dict[str, AttentionCurve]
@@ -54,7 +56,7 @@ class Profile(Model, frozen=True):
     nic_fraction: float
     """Achieved share of a NIC's wire rate."""
     nvls_fraction: float
-    """All-reduce algorithm bandwidth of in-switch reduction over NCCL's NVLink bandwidth."""
+    """All-reduce algorithm bandwidth of in-switch reduction over NCCL's NVLink bandwidth, times (n + 1) / n."""
     jitter: float
     """Relative standard deviation of compute speed between GPUs."""
     interval_sigma: float
