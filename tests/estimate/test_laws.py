@@ -102,7 +102,7 @@ def test_more_replicas_never_hold_more_each(case, factor) -> None:
 @given(case=cases(), stages=st.sampled_from([("none", "zero1"), ("zero1", "zero2"), ("zero2", "zero3")]))
 @settings(max_examples=60, deadline=None)
 def test_a_higher_stage_never_holds_more_state(case, stages: tuple[Sharding, Sharding]) -> None:
-    """Gradients in fp32, so that what each stage shards is the same state."""
+    """Gradients in fp32 and reduced at once, so that what each stage shards is the same state."""
     job, cluster, batch = case
     held = [state_bytes(job, cluster, with_sharding(batch, sharding)) for sharding in stages]
     assert never_above(held[1], held[0])
@@ -120,7 +120,7 @@ def test_a_larger_shard_domain_never_holds_more(case, domain: int) -> None:
 def with_sharding(batch: StrategyBatch, sharding: Sharding, domain: int = 1) -> StrategyBatch:
     """The same strategies, among more than one replica, sharded another way."""
     batch = batch.take(batch.dp > 1)
-    choices = msgspec.structs.replace(batch.choices, sharding=sharding, grad_dtype="fp32")
+    choices = msgspec.structs.replace(batch.choices, sharding=sharding, grad_dtype="fp32", no_sync=False)
     numbers = {name: getattr(batch, name) for name in NUMBERS}
     return StrategyBatch(choices, **{**numbers, "shard_domain": np.full(len(batch), domain)})
 
