@@ -132,17 +132,25 @@ class _Resolver:
 
     def default(self, field: str) -> Any:
         """Return the table's value for a field and keep its sentence."""
+        value = self.any_default(field)
+        if value is None:
+            raise InputError(f"no product default for {field} of {self.record.framework!r} on {self.record.gpu!r}")
+        return value
+
+    def any_default(self, field: str) -> Any:
+        """Return the table's value for a field, or None where no rule speaks of the run."""
         found = self.table.find(field, self.record)
         if found is None:
-            raise InputError(f"no product default for {field} of {self.record.framework or self.record.gpu!r}")
-        self.assumptions.append(found.said)
+            return None
+        if found.said not in self.assumptions:
+            self.assumptions.append(found.said)
         return found.value
 
     def case(self) -> Case | Unresolved:
         record = self.record
         seq_len, global_batch = record.seq_len or 1, record.global_batch_seqs or 1  # stated, or refused above
         architecture = run_architecture(record, self.default)
-        cluster = run_cluster(record, self.default)
+        cluster = run_cluster(record, self.default, self.any_default)
         strategy = self.strategy()
         if global_batch % (strategy.dp * strategy.micro_batch):
             return _unresolved(record, "batch does not divide", (
@@ -215,11 +223,8 @@ class _Resolver:
             return "full", -(-kind // pp)
         if kind != "selective" or not self.record.layers:
             return kind, 0
-        meaning = self.table.find("selective_means", self.record)
-        if meaning is None:
-            return kind, 0
-        self.assumptions.append(meaning.said)
-        return "full", -(-self.record.layers // int(meaning.value) // pp)
+        every = self.any_default("selective_means")
+        return (kind, 0) if every is None else ("full", -(-self.record.layers // int(every) // pp))
 
     def vpp(self, pp: int) -> int:
         if pp == 1:

@@ -12,12 +12,11 @@ from linkscale.topology.cluster import Cluster
 _KINDS = {"InfiniBand": "ib", "RoCE": "roce", "EFA": "efa", "Omni-Path": "opa"}
 
 
-def run_cluster(record: RunRecord, ask: Ask) -> Cluster:
-    """Return the cluster of a run; a stated network wins over the product's."""
-    system = str(ask("system"))
+def run_cluster(record: RunRecord, ask: Ask, may: Ask) -> Cluster:
+    """Return the cluster of a run; a stated network wins over the product's. ``may`` asks for what may have no rule."""
     one_node = (record.num_gpus or 1) <= (record.nvlink_domain_size or record.gpus_per_node or 1)
-    scaleout = None if one_node else stated_network(record) or str(ask("scaleout"))
-    return _cluster(f"{system}:{record.num_gpus}", scaleout)
+    scaleout = None if one_node else stated_network(record) or may("scaleout")
+    return _cluster(f"{ask('system')}:{record.num_gpus}", scaleout)
 
 
 def stated_network(record: RunRecord) -> str | None:
