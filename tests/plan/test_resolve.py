@@ -65,8 +65,12 @@ def test_every_default_that_was_needed_is_told_with_its_source():
         ({"hidden": None}, "no shape"),
         ({"notes": "CHECK: columns look swapped"}, "contradictory"),
         ({"notes": "CPU offload experiment"}, "offload"),
-        ({"micro_batch_seqs": 5}, "batch does not divide"),
-        ({"gpu": "Z9000"}, "not in the catalogue"),
+        ({"micro_batch_seqs": 5}, "cannot run"),
+        ({"gpu": "Z9000"}, "not understood"),
+        ({"recompute": "some"}, "not understood"),
+        ({"precision": "fp8"}, "cannot run"),
+        ({"heads": 7, "kv_heads": 7}, "cannot run"),
+        ({"layers": 10**12}, "not understood"),
     ],
 )
 def test_what_cannot_be_predicted_says_why(fields, kind):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from linkscale.base.errors import LinkscaleError
+from linkscale.base.errors import InputError, LinkscaleError
 from linkscale.estimate.explain import Z90
 from linkscale.estimate.step import BatchEstimate, evaluate
 from linkscale.fit.score import Prediction
@@ -50,8 +50,10 @@ class Estimator:
         return [_prediction(found, row, case, profile) for row, case in enumerate(cases)]
 
 
-def _prediction(found: BatchEstimate, row: int, case: Case, profile: Profile) -> Prediction:
+def _prediction(found: BatchEstimate, row: int, case: Case, profile: Profile) -> Prediction | InputError:
     step = float(found.step_s[row])
+    if not np.isfinite(step) or step <= 0.0:
+        return InputError("the estimate is no positive number of seconds; the run is out of range")
     width = float(np.exp(Z90 * profile.interval_sigma))
     memory = getattr(found.memory, case.memory_kind)[row] if case.memory_kind else None
     return Prediction(step_s=step, p10_s=step / width, p90_s=step * width,

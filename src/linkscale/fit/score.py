@@ -116,8 +116,8 @@ def validate_runs(
     """Resolve and predict every run and score the predictions, grouped by a column of the file."""
     resolved = [resolve(record, defaults) for record in runs.records]
     cases = [item for item in resolved if isinstance(item, Case)]
-    answers = dict(zip((case.id for case in cases), predictor(cases), strict=True))
-    rows = [_row(item, answers) for item in resolved]
+    answers = iter(predictor(cases))
+    rows = [_row(item, next(answers) if isinstance(item, Case) else None) for item in resolved]
     labels = [_label(getattr(record, by)) for record in runs.records]
     kinds = [item.kind if isinstance(item, Unresolved) else "" for item in resolved]
     return Validation(rows=tuple(rows), summary=_summary(rows, labels, kinds, len(runs.bad)))
@@ -127,8 +127,7 @@ def _label(value: object) -> str:
     return "not stated" if value in (None, "") else str(value)
 
 
-def _row(item: Case | Unresolved, answers: dict[str, Prediction | LinkscaleError]) -> Row:
-    answer = answers[item.id] if isinstance(item, Case) else None
+def _row(item: Case | Unresolved, answer: Prediction | LinkscaleError | None) -> Row:
     found = answer if isinstance(answer, Prediction) else None
     reason = item.reason if isinstance(item, Unresolved) else None if found else str(answer)
     return Row(

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, cast
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
+from linkscale.plan.defaults import check_field
+from linkscale.plan.legality import check
 from linkscale.plan.measured import measured_memory_bytes, measured_step_s
 from linkscale.plan.product import Defaults, product_defaults
 from linkscale.plan.shapes import run_architecture
@@ -21,6 +23,9 @@ from linkscale.readers.runs import RunRecord
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
 from linkscale.workload.counts import params
+
+SPELLINGS = {"fsdp": "zero3", "mxfp8": "fp8"}
+"""What sources write for a choice that has another name here."""
 
 
 class Case(Model, frozen=True):
@@ -110,9 +115,22 @@ def resolve(record: RunRecord, defaults: Defaults | None = None) -> Case | Unres
         if refusal.applies(record):
             return _unresolved(record, refusal.kind, refusal.says(record))
     try:
-        return _Resolver(record, table).case()
+        found = _Resolver(record, table).case()
     except InputError as error:
-        return _unresolved(record, "not in the catalogue", str(error))
+        return _unresolved(record, "not understood", str(error))
+    try:
+        _check(found)
+    except InputError as error:
+        return _unresolved(record, "cannot run", str(error))
+    return found
+
+
+def _check(case: Case) -> None:
+    """Raise where the GPU lacks the arithmetic or the strategy breaks a rule of legality."""
+    gpu, strategy = case.cluster.gpu, case.strategy
+    if strategy.precision not in gpu.peak_flops_per_s:
+        raise InputError(f"{gpu.name} has no {strategy.precision} arithmetic")
+    check(case.architecture, case.cluster.gpus, strategy, case.seq_len, case.global_batch)
 
 
 def _unresolved(record: RunRecord, kind: str, reason: str) -> Unresolved:
@@ -146,16 +164,12 @@ class _Resolver:
             self.assumptions.append(found.said)
         return found.value
 
-    def case(self) -> Case | Unresolved:
+    def case(self) -> Case:
         record = self.record
         seq_len, global_batch = record.seq_len or 1, record.global_batch_seqs or 1  # stated, or refused above
         architecture = run_architecture(record, self.default)
         cluster = run_cluster(record, self.default, self.any_default)
         strategy = self.strategy()
-        if global_batch % (strategy.dp * strategy.micro_batch):
-            return _unresolved(record, "batch does not divide", (
-                f"global batch {global_batch} does not divide by dp*micro-batch = "
-                f"{strategy.dp}*{strategy.micro_batch}"))  # fmt: skip
         step_s = measured_step_s(record, params(architecture), cluster.gpu)
         kind = str(self.default("memory_kind")) if record.peak_mem_gib else ""
         return Case(
@@ -203,18 +217,19 @@ class _Resolver:
         return self.default(field) if stated is None else stated
 
     def _known_or(self, field: str, stated: str) -> Any:
-        return self.default(field) if stated in ("", "unknown") else stated
+        if stated in ("", "unknown"):
+            return self.default(field)
+        value = SPELLINGS.get(stated, stated)
+        check_field(field, value)
+        return value
 
     def precision(self) -> Precision:
-        stated = self._known_or("precision", self.record.precision)
-        if stated == "mxfp8":
+        if self.record.precision == "mxfp8":
             self.assumptions.append("mxfp8 priced as fp8: same peak, block scales of 1/32 of the bytes left out")
-            return "fp8"
-        return cast(Precision, stated)
+        return cast(Precision, self._known_or("precision", self.record.precision))
 
     def sharding(self) -> Sharding:
-        stated = self._known_or("sharding", self.record.sharding)
-        return "zero3" if stated == "fsdp" else cast(Sharding, stated)
+        return cast(Sharding, self._known_or("sharding", self.record.sharding))
 
     def recompute(self, pp: int) -> tuple[Any, int]:
         """Return what is recomputed and of how many layers per stage (0: all)."""
