@@ -73,7 +73,7 @@ class Catalogue:
         """Return the place of an entry, for errors and for ``catalog``."""
         if self._extra and key in self._own.get(kind, {}):
             return self._extra.where(kind, self._spelled(kind, key))
-        return f"linkscale/hardware/data/{kind}/{key}.yaml" if kind in BY_FILE else f"linkscale/hardware/data/{kind}.yaml"
+        return f"hardware/data/{kind}/{key}.yaml" if kind in BY_FILE else f"hardware/data/{kind}.yaml"
 
     def _entry(self, kind: Kind, name: str, shape: type[T]) -> T:
         key = self._find(kind, name)
@@ -117,8 +117,8 @@ class Catalogue:
     def _sourced(self, own: Plain) -> Plain:
         """Name the user's file as the source of every block that names none."""
         source = f"the user's {self._extra.name if self._extra else 'file'}"
-        stated = {name: value for name, value in own.items() if name != "like"}
-        return {name: {"source": source, **value} if isinstance(value, dict) else value for name, value in stated.items()}
+        stated = ((name, value) for name, value in own.items() if name != "like")
+        return {name: {"source": source, **value} if isinstance(value, dict) else value for name, value in stated}
 
 
 def load_catalogue(extra: str | Path | None = None) -> Catalogue:

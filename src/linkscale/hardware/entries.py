@@ -123,7 +123,7 @@ class Temperatures(Block, frozen=True, kw_only=True):
 
 
 class Price(Block, frozen=True, kw_only=True):
-    """US dollars, nominal, on a date. ``what``: list, purchase, on demand, reserved, …"""
+    """US dollars, nominal, on a date. ``what``: list, purchase, on demand, and so on."""
 
     what: str
     usd: Text

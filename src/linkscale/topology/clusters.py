@@ -24,6 +24,8 @@ FABRICS: dict[str, FabricKind] = {
 LARGEST_CLUSTER = 10_000_000
 FASTEST_PORT_GBPS = 100_000.0
 LARGEST_DOMAIN = 100_000
+FIRST_NVLS = 4
+"""NVLink generation whose switches reduce (NVSwitch 3, Hopper); A100 systems have none."""
 
 _FABRIC = re.compile(r"([a-z][a-z-]*?)-?(\d+(?:\.\d+)?)(?:x(\d+)/node)?")
 _FABRIC_EXAMPLES = "ib-400 (one 400 Gb/s port per GPU), roce-200, eth-100x1/node (one port per node), or none"
@@ -60,8 +62,6 @@ def find_system(name: str, catalogue: Catalogue) -> SystemEntry:
     """Return the system of a name; a GPU's name means the system it usually comes in."""
     if catalogue.key("systems", name) is None and catalogue.key("gpus", name) is not None:
         gpu = catalogue.gpu_entry(name)
-        if catalogue.key("systems", f"pcie-8-{gpu.name}") is not None:
-            return catalogue.system(f"pcie-8-{gpu.name}")
         if not gpu.default_system:
             raise InputError(f"GPU {gpu.name} names no default_system; add one to its entry, or name a system")
         return _holding(catalogue.system(gpu.default_system), gpu)
@@ -159,10 +159,6 @@ def _nvlink(domain: int, system: SystemEntry, gpu: Gpu) -> ScaleUp:
     )  # fmt: skip
 
 
-FIRST_NVLS = 4
-"""NVLink generation whose switches reduce (NVSwitch 3, Hopper); A100 systems have none."""
-
-
 def _scaleout(text: str | None, system: SystemEntry) -> ScaleOut:
     if text is None:
         return _from_facts(system.scaleout, system.gpus_per_node)
@@ -199,6 +195,8 @@ def _assumed(system: SystemEntry, scaleup: str | None, scaleout: str | None, gpu
     said = []
     if scaleup is None and "convention" in system.scaleup.source:
         said.append(f"scale-up of {system.name}: {system.scaleup.source}")
+    if up.domain_gpus < min(gpus, system.gpus_per_node):
+        said.append(f"inside a node, GPUs of different scale-up domains of {up.domain_gpus} are priced over the NICs")
     network_used = gpus > max(system.gpus_per_node, up.domain_gpus)
     text = f"{system.scaleout.source} {system.scaleout.note}"
     if scaleout is None and network_used and "convention" in text:
@@ -211,5 +209,6 @@ def _linked(cluster: Cluster, text: str) -> None:
     alone = cluster.scaleup.domain_gpus if cluster.scaleup.kind != "none" else 1
     if cluster.scaleout.kind == "none" and cluster.gpus > alone:
         raise InputError(
-            f"cluster {text!r} has {cluster.gpus} GPUs, but no network beyond {alone}; give --scaleout, for example ib-400"
+            f"cluster {text!r} has {cluster.gpus} GPUs, but no network beyond {alone}; "
+            "give --scaleout, for example ib-400"
         )
