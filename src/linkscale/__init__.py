@@ -45,10 +45,13 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from linkscale.api import plan, predict
     from linkscale.base.errors import InputError, LinkscaleError
     from linkscale.estimate.result import Estimate
     from linkscale.plan.strategy import Strategy
+    from linkscale.topology import parse_cluster
     from linkscale.topology.cluster import Cluster
+    from linkscale.workload import Architecture, load_architecture
 
 
 def _load(name: str) -> Any:
