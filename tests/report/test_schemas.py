@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import jsonschema
 import msgspec
@@ -11,9 +12,19 @@ from tests.report.fixtures import JOB, STRATEGY, estimate, plan_result
 from typer.main import get_command
 
 from linkscale.base.errors import InputError
-from linkscale.cli.app import build_app
+from linkscale.cli.app import build_app, run
 from linkscale.report import schema
 from linkscale.report.json_document import encode, plan_document, predict_document
+
+ROOT = Path(__file__).parents[2]
+
+REAL_CALLS: dict[str, tuple[str, ...]] = {
+    "predict": ("llama-3.1-8b", "dgx-h100:16", "--tp", "2", "--global-batch", "32", "--seq", "8192"),
+    "plan": ("llama-3.1-8b", "dgx-h100:16", "--global-batch", "32", "--seq", "8192", "--top", "3"),
+    "model": ("llama-3.1-8b",),
+    "catalog": ("gpus",),
+    "validate": ("tests/data/runs_sample.csv",),
+}
 
 
 def verbs_with_json() -> list[str]:
@@ -36,6 +47,14 @@ def test_every_verb_with_json_ships_a_schema_of_its_own_name(verb):
     found = schema.shipped(verb)
     jsonschema.Draft202012Validator.check_schema(found)
     assert f"linkscale.{verb}/1" in json.dumps(found["properties"]["schema"])
+
+
+@pytest.mark.parametrize("verb", verbs_with_json())
+def test_the_real_output_of_every_verb_keeps_its_schema(verb, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert verb in REAL_CALLS, f"add a call of {verb!r} to REAL_CALLS"
+    assert run([verb, *REAL_CALLS[verb], "--json"]) == 0
+    validate(verb, capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("verb", sorted(schema.BUILT))
