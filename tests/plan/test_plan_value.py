@@ -61,7 +61,7 @@ GOOD = "model: m\nglobal_batch: 1\nseq_len: 1\nstrategy:\n  tp: 8\n"
         ("[1, 2]", ": expected keys and values"),
         (GOOD.replace("tp: 8", "tp: x"), ":5: tp = 'x'; it must be a whole number"),
         (GOOD.replace("tp: 8", "tpp: 8"), ":5: unknown field of a strategy 'tpp'; did you mean 'tp'?"),
-        (GOOD.replace("tp: 8", "tp: -8"), "tp = -8; it must be at least 1"),
+        (GOOD.replace("tp: 8", "tp: -8"), ":5: tp = -8; it must be from 1"),
         (GOOD.replace("global_batch: 1", "global_batch: 0"), "global_batch = 0; it must be at least 1"),
         (GOOD.replace("seq_len: 1\n", ""), "missing required field seq_len"),
         (GOOD.replace("  tp: 8", "  tp: 8\n  tp: 4"), "key 'tp' stands twice"),

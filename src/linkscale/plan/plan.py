@@ -50,14 +50,15 @@ def dump_plan(plan: Plan) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        pass
+        def ignore_aliases(self, data: object) -> bool:
+            """Write equal values out twice: the loader takes no aliases."""
+            return True
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         plain = value[:1].isalpha() and value.lower() not in _NOT_TEXT
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
 
     Dumper.add_representer(str, text)
-    Dumper.ignore_aliases = lambda _self, _data: True  # type: ignore[method-assign]
     body = yaml.dump(_stated(plan), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110)
     return f"# linkscale plan: `linkscale predict` reads this file\n{body}"
 
