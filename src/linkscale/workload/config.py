@@ -26,6 +26,9 @@ NOT_DENSE = {
     "add_cross_attention": "cross-attention", "vision_config": "a vision tower", "text_config": "a nested text model",
 }  # fmt: skip
 
+# What an error repeats of a name.
+LONGEST = 80
+
 
 def load_architecture(text: str) -> Architecture:
     """Return the architecture of a packaged name, a ``config.json``, or a directory that holds one.
@@ -39,7 +42,7 @@ def load_architecture(text: str) -> Architecture:
         return packaged_architecture(name)
     if _exists(path) or path.suffix.lower() == ".json":
         return _read(path)
-    raise unknown_name("model", text, packaged_models())
+    raise unknown_name("model", text if len(text) <= LONGEST else text[:LONGEST] + "…", packaged_models())
 
 
 def _exists(path: Path) -> bool:

@@ -16,18 +16,27 @@ Shape = dict[str, Any]
 """Keyword arguments of an Architecture, without its name."""
 
 
+_GPT = ("n_embd", "n_head", "n_layer", "n_positions")
+_OWN_NAMES = {
+    "gpt2": _GPT, "gpt_bigcode": _GPT, "gptj": _GPT, "mpt": ("d_model", "n_heads", "n_layers", "max_seq_len"),
+    "bloom": ("hidden_size", "n_head", "n_layer", "seq_length"),
+}  # fmt: skip
+_NAMES = ("hidden_size", "num_attention_heads", "num_hidden_layers", "max_position_embeddings")
+"""Width, heads, layers and positions, as most families spell them; some have names of their own beside."""
+
+
 def _core(f: Fields) -> Shape:
-    """Fields that families spell alike."""
-    hidden = f.count("hidden_size", "n_embd", "d_model", "n_embed")
-    heads = f.count("num_attention_heads", "n_head", "n_heads")
+    """Fields that every family has."""
+    width, head, layer, position = zip(_OWN_NAMES.get(f.kind, _NAMES), _NAMES, strict=True)
+    hidden, heads = f.count(*width), f.count(*head)
     return {
         "vocab": f.count("vocab_size"),
         "hidden": hidden,
-        "layers": f.count("num_hidden_layers", "n_layer", "n_layers"),
+        "layers": f.count(*layer),
         "heads": heads,
         "kv_heads": heads,
         "head_dim": _head_dim(f, hidden, heads),
-        "max_positions": f.count_or(0, "max_position_embeddings", "n_positions", "max_seq_len"),
+        "max_positions": f.count_or(0, *position),
         "tied_embeddings": f.flag("tie_word_embeddings", True),
     }
 
@@ -254,7 +263,7 @@ def mpt(f: Fields) -> Shape:
 
 
 def _mpt_positions(f: Fields, attention: Fields) -> str:
-    if attention.flag("alibi", False):
+    if attention.flag("alibi"):
         return "alibi"
     if attention.flag("rope", False):
         return "rope"

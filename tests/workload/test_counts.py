@@ -1,0 +1,128 @@
+"""Counts against published formulas and numbers, and the laws they obey."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from linkscale.workload import active_params, decoder, flops_per_token, load_architecture, params, params_by_part
+from linkscale.workload.counts import attention_flops_per_token, matmul_flops_per_token
+from linkscale.workload.ops import Attention, Elementwise, Gemm, Norm
+
+GPTS = ["gpt3-175b", "megatron-1.7b", "megatron-145.6b", "megatron-1008b", "megatron-22b", "megatron-530b"]
+
+# Billions, as mosaicml/llm-foundry scripts/train/benchmarking/README.md prints them (2,048 positions).
+MPT_BILLIONS = {
+    "125m": 0.1253, "350m": 0.356, "760m": 0.7605, "1b": 1.316, "3b": 2.6518, "13b": 12.854, "70b": 64.8624,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "billions"), MPT_BILLIONS.items())
+def test_mpt_has_the_parameters_that_its_authors_print(size, billions):
+    # The source rounds to four decimals, some digits of which it has lost.
+    assert params(load_architecture(f"mpt-{size}")) / 1e9 == pytest.approx(billions, abs=6e-5)
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_gpt_parameters_are_equation_2_of_narayanan_et_al_2021(name):
+    a = load_architecture(name)
+    formula = 12 * a.layers * a.hidden**2 + 13 * a.layers * a.hidden + (a.vocab + a.max_positions) * a.hidden
+    final_norm = 2 * a.hidden  # left out there
+    assert params(a) == formula + final_norm
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_gpt_flops_are_equation_3_of_narayanan_et_al_2021(name):
+    """96*s*l*h^2*(1 + s/6h + V/16lh) per sequence with the layers' forward computed twice."""
+    a, s = load_architecture(name), 2048
+    formula = 96 * s * a.layers * a.hidden**2 * (1 + s / (6 * a.hidden) + a.vocab / (16 * a.layers * a.hidden))
+    layers = flops_per_token(a, s) - 2 * a.vocab * a.hidden
+    assert s * (3 * flops_per_token(a, s) + layers) == pytest.approx(formula, rel=1e-12)
+
+
+def test_llama_405b_trains_at_six_flops_per_parameter_and_attention():
+    a = load_architecture("llama-3.1-405b")
+    lookup = a.vocab * a.hidden
+    norms = (2 * a.layers + 1) * a.hidden
+    assert 3 * matmul_flops_per_token(a) == 6 * (params(a) - lookup - norms)
+    assert 3 * attention_flops_per_token(a, 8192) == 12 * a.layers * a.hidden * 8192
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_what_a_gpt_layer_keeps_is_34_h_bytes_per_token(name):
+    """Korthikanti et al. 2022, eq. 1, without the scores (5as/h), which only unfused attention keeps."""
+    arch = load_architecture(name)
+    (group,) = decoder(arch).groups
+    assert sum(_kept_bytes(op) for op in group.ops) == 34 * arch.hidden
+
+
+def _kept_bytes(op):
+    match op:
+        case Gemm():
+            return 2 * op.k * op.saves_input
+        case Norm():
+            return 2 * op.size * op.copies
+        case Attention():
+            return 2 * (op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim))
+        case Elementwise():
+            return 2 * op.saves + op.mask_bytes
+    raise AssertionError(op)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama-3.2-1b", "falcon-7b", "llama-3.1-405b", "opt-175b", "gpt-neox-20b"])
+def test_parts_sum_to_the_whole(name):
+    arch = load_architecture(name)
+    assert sum(params_by_part(arch).values()) == params(arch) == active_params(arch)
+    assert all(value >= 0 for value in params_by_part(arch).values())
+
+
+shapes = st.builds(
+    lambda heads, group, dim, **fields: {
+        "heads": heads * group, "kv_heads": heads, "head_dim": dim, "hidden": heads * group * dim, **fields
+    },
+    heads=st.integers(1, 8), group=st.integers(1, 4), dim=st.integers(1, 128), layers=st.integers(1, 64),
+    vocab=st.integers(1, 10**6), ffn_hidden=st.integers(1, 10**5), gated_mlp=st.booleans(),
+    tied_embeddings=st.booleans(), qkv_bias=st.booleans(), mlp_bias=st.booleans(), norm_bias=st.booleans(),
+    parallel_residual=st.booleans(), norm_at=st.sampled_from(["input", "output", "both"]),
+    qk_norm=st.sampled_from(["none", "head", "full"]),
+)  # fmt: skip
+
+
+@given(shapes, st.integers(1, 10**6))
+def test_causal_attention_is_half_of_full(shape, seq_len):
+    arch = msgspec.structs.replace(load_architecture("llama-3.1-8b"), **shape)
+    full = attention_flops_per_token(arch, seq_len)
+    assert attention_flops_per_token(arch, seq_len, causal=True) == pytest.approx(full / 2)
+
+
+@given(shapes, st.integers(1, 10**5), st.integers(1, 10**5), st.integers(0, 64), st.booleans())
+def test_a_window_never_costs_more(shape, seq_len, window, windowed, causal):
+    full = msgspec.structs.replace(load_architecture("llama-3.1-8b"), **shape)
+    some = msgspec.structs.replace(full, window=window, windowed_layers=min(windowed, full.layers))
+    wide = msgspec.structs.replace(full, window=seq_len, windowed_layers=full.layers)
+    whole = attention_flops_per_token(full, seq_len, causal=causal)
+    assert attention_flops_per_token(some, seq_len, causal=causal) <= whole * (1 + 1e-12)
+    assert attention_flops_per_token(wide, seq_len, causal=causal) == pytest.approx(whole)
+    assert params(some) == params(full)
+
+
+@given(st.integers(1, 40), st.integers(1, 60))
+def test_causal_windows_count_every_pair_once(seq_len, window):
+    """Against counting the pairs of a mask, but for the diagonal's half that the continuous form gives away."""
+    arch = msgspec.structs.replace(load_architecture("llama-3.1-8b"), layers=1, window=window, windowed_layers=1)
+    pairs = sum(1 for query in range(seq_len) for key in range(seq_len) if 0 <= query - key < window)
+    per_pair = 4 * arch.heads * arch.head_dim
+    counted = attention_flops_per_token(arch, seq_len, causal=True) * seq_len / per_pair
+    assert abs(counted - pairs) <= seq_len / 2
+
+
+@given(shapes)
+def test_layers_add_up(shape):
+    one = msgspec.structs.replace(load_architecture("llama-3.1-8b"), **shape)
+    two = msgspec.structs.replace(one, layers=2 * one.layers)
+    assert params_by_part(two) == {**params_by_part(one), "layers": 2 * params_by_part(one)["layers"]}
+    assert matmul_flops_per_token(two) - matmul_flops_per_token(one) == matmul_flops_per_token(one) - 2 * (
+        one.vocab * one.hidden
+    )

@@ -1,0 +1,69 @@
+"""Parameters against the real classes, exactly: every family, its switches, every packaged and sample model."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.workload.classes import real_params
+from tests.workload.families import LLAMA, case_id, cases
+
+from linkscale.workload import from_config, load_architecture, packaged_config, packaged_models, params
+from linkscale.workload.families import FAMILIES
+
+SAMPLES = Path(__file__).parents[1] / "data" / "models"
+DENSE_SAMPLES = sorted(p for p in SAMPLES.glob("*.config.json") if json.loads(p.read_text())["model_type"] in FAMILIES)
+
+# transformers' MPT has neither learned positions nor biases; test_counts holds these to published numbers.
+OTHER_CLASS = {f"mpt-{size}" for size in ("125m", "350m", "760m", "1b", "3b", "13b", "70b")}
+CHECKED = [name for name in packaged_models() if name not in OTHER_CLASS]
+QUICK = {"llama-3.1-405b", "gpt2", "falcon-7b", *random.Random(1).sample(CHECKED, 9)}
+
+
+def _marked(name: str) -> object:
+    return name if name in QUICK else pytest.param(name, marks=pytest.mark.evidence)
+
+
+@pytest.mark.parametrize("case", cases(), ids=case_id)
+def test_every_family_and_switch(case):
+    _, data = case
+    assert params(from_config(data, "shrunken")) == real_params(data)
+
+
+@pytest.mark.parametrize("name", [_marked(name) for name in CHECKED])
+def test_packaged_models(name):
+    assert params(load_architecture(name)) == real_params(packaged_config(name))
+
+
+@pytest.mark.parametrize("path", DENSE_SAMPLES, ids=lambda path: path.name)
+def test_published_configurations(path):
+    fewer = {**json.loads(path.read_text()), "num_hidden_layers": 3, "n_layer": 3}
+    assert params(from_config(fewer, path.name)) == real_params(fewer)
+
+
+def test_a_packaged_model_is_what_its_authors_publish():
+    pairs = {"llama-3.1-405b": "meta-llama__Meta-Llama-3.1-405B", "qwen2.5-7b": "Qwen__Qwen2.5-7B",
+             "qwen2.5-32b": "Qwen__Qwen2.5-32B", "qwen3-1.7b": "Qwen__Qwen3-1.7B", "gpt2-xl": "gpt2-xl"}  # fmt: skip
+    for name, file in pairs.items():
+        published = load_architecture(str(SAMPLES / f"{file}.config.json"))
+        packaged = load_architecture(name)
+        different = [f for f in published.__struct_fields__ if getattr(published, f) != getattr(packaged, f)]
+        assert set(different) <= {"name", "source"}, (name, different)
+
+
+@given(
+    heads=st.sampled_from([2, 4, 6]), group=st.sampled_from([1, 2]), layers=st.integers(1, 4),
+    ffn=st.integers(1, 99), vocab=st.integers(1, 99), tied=st.booleans(), bias=st.booleans(),
+    kind=st.sampled_from(["llama", "qwen2", "nemotron", "olmo", "cohere"]),
+)  # fmt: skip
+def test_any_sizes(heads, group, layers, ffn, vocab, tied, bias, kind):
+    data = {
+        **LLAMA, "model_type": kind, "hidden_size": 8 * heads, "num_attention_heads": heads,
+        "num_key_value_heads": heads // group, "num_hidden_layers": layers, "intermediate_size": ffn,
+        "vocab_size": vocab, "tie_word_embeddings": tied, "attention_bias": bias, "pad_token_id": None,
+    }  # fmt: skip
+    assert params(from_config(data, "any")) == real_params(data)
