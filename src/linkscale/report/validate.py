@@ -15,7 +15,6 @@ from linkscale.plan.resolve import Case
 from linkscale.report.json_document import document
 from linkscale.report.layout import ROOMY, Fluid, bullets, facts, section, table
 from linkscale.report.text import both_gigabytes, duration, percent
-from linkscale.report.words import cluster_lines, strategy_line
 
 
 def validate_document(validation: Validation) -> dict[str, Any]:
@@ -95,10 +94,8 @@ def run_page(row: Row, case: Case | None) -> Group:
     lines += [("not predicted", Text(row.reason, style="yellow"))] if row.reason else []
     if case is None:
         return Group(facts(lines))
-    lines += [("model", case.architecture.name), *cluster_lines(case.cluster)]
-    lines += [("strategy", strategy_line(case.strategy))]
-    lines += [("batch", f"{case.global_batch:,} sequences of {case.seq_len:,} tokens")]
-    return Group(facts(lines), section("Defaults for what the source leaves out", bullets(case.assumptions)))
+    defaults = section("Defaults for what the source leaves out", bullets(case.assumptions))
+    return Group(facts(lines), defaults, Text())
 
 
 def _compared(
