@@ -61,7 +61,18 @@ def validate_schema() -> Schema:
     return _document("validate", "Predictions beside published runs, and their errors.", properties, definitions)
 
 
-BUILT: dict[str, Callable[[], Schema]] = {"predict": predict_schema, "plan": plan_schema, "validate": validate_schema}
+def catalog_schema() -> Schema:
+    """Return the schema of ``linkscale.catalog/1``: entries of one kind, their figures as spelled and in SI."""
+    from linkscale.report.catalog import Listing
+
+    _, definitions = _components(Listing)
+    properties = definitions.pop("Listing")["properties"]
+    return _document("catalog", "Hardware or models, every figure with its source.", properties, definitions)
+
+
+BUILT: dict[str, Callable[[], Schema]] = {
+    "predict": predict_schema, "plan": plan_schema, "validate": validate_schema, "catalog": catalog_schema,
+}  # fmt: skip
 
 
 def text(schema: Schema) -> str:
