@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from linkscale.cost.collectives import collective_s
+from linkscale.cost.collectives import CollectiveTime, collective_s
 from linkscale.cost.device import Device, device
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.layer import Slice
@@ -24,7 +24,7 @@ from linkscale.estimate.units import Units, units
 from linkscale.plan.strategy import Choices, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
-from linkscale.topology.groups import group_geometry
+from linkscale.topology.groups import GroupGeometry, group_geometry
 from linkscale.workload.counts import Decoder
 
 
@@ -202,10 +202,16 @@ def _pipeline_message(unit: Units, n: Numbers, choices: Choices, net: Network) -
 
 def _norm_message(n: Numbers, net: Network) -> Message:
     """The gradient norm: one number summed over all ranks before clipping, exposed."""
-    everyone = group_geometry(n.tp * n.cp * n.pp * n.dp, np.ones_like(n.tp), net.domain_gpus)
-    size = np.full_like(n.tp, 4.0)
-    one = collective_s("all_reduce", size, everyone, net)
-    return Message("world", "gradient norm", "all_reduce", size, np.ones_like(n.tp), one, everyone, one.time_s)
+    ranks = n.tp * n.cp * n.pp * n.dp
+
+    def price(rows: npt.NDArray[np.intp]) -> tuple[GroupGeometry, CollectiveTime]:
+        everyone = group_geometry(ranks[rows], np.ones(len(rows)), net.domain_gpus)
+        return everyone, collective_s("all_reduce", 4.0, everyone, net)
+
+    # Every strategy of a cluster sums over the same ranks: price that once.
+    everyone, one = over_distinct(price, distinct(ranks.astype(np.int64)))
+    size, once = np.full_like(n.tp, 4.0), np.ones_like(n.tp)
+    return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
 
 
 def _tp_messages(unit: Units, n: Numbers, layers: StageLayers, net: Network) -> list[Message]:
