@@ -24,9 +24,11 @@ NOTICEABLE = 0.01
 def explain(question: Question, screened: Screened, plans: tuple[PlanEntry, ...]) -> Explanation:
     """Say why the best plan wins, what limits it, and which single change of hardware would buy most."""
     best = plans[0]
+    # What if the hardware changed, not the software: the searches below keep the best plan's stack.
+    within = question.fixing(stack=best.strategy.stack)
     ahead = differences(best.estimate, plans[1].estimate) if len(plans) > 1 else ()
-    hardware = _upgrades(question, best.estimate.step_s)
-    limits = _relaxations(question, screened, best)
+    hardware = _upgrades(within, best.estimate.step_s)
+    limits = _relaxations(question, within, screened, best)
     return Explanation(
         best_vs_next=ahead,
         losers=losers(question, best.strategy, best.estimate),
@@ -46,11 +48,11 @@ def _upgrades(question: Question, step_s: float) -> tuple[Upgrade, ...]:
     return tuple(sorted(rows, key=lambda row: -row.gain))
 
 
-def _relaxations(question: Question, screened: Screened, best: PlanEntry) -> tuple[Relaxation, ...]:
+def _relaxations(question: Question, within: Question, screened: Screened, best: PlanEntry) -> tuple[Relaxation, ...]:
     """Lift one limit at a time, largest gain first."""
     present = best.estimate.step_s
     rows = []
-    for limit, found in _lifted(question, screened):
+    for limit, found in (*_lifted(within, screened), *_unfixed(question)):
         # Whoever is free of a limit may still keep it: nothing lifted makes the best plan worse.
         better = found if found is not None and found.step_s < present else None
         step_s, strategy = (better.step_s, better.strategy) if better else (present, best.strategy)
@@ -68,6 +70,10 @@ def _lifted(question: Question, screened: Screened) -> Iterator[tuple[str, Candi
     yield from _other_depth(question)
     doubled = replace(question, job=replace(job, global_batch=2 * job.global_batch)).screen().best
     yield f"global batch of {job.global_batch} sequences", doubled and _scaled(doubled, 0.5)
+
+
+def _unfixed(question: Question) -> Iterator[tuple[str, Candidate | None]]:
+    """Yield the best strategy without each field that was fixed."""
     for name, value in question.constraints.fixed().items():
         yield f"{name} = {value} as asked", question.fixing(**{name: None}).screen().best
 
