@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SEARCH_SECONDS = re.compile(r"(?<=\bin )\d+(\.\d+)? (s|ms)\b")
 TIMEOUT_S = 120
+CLOSED_PIPE = 141
+"""What a command before ``| head`` ends with."""
 
 
 def pages() -> list[Path]:
@@ -76,7 +78,7 @@ def _output(command: str, folder: Path) -> str:
         timeout=TIMEOUT_S,
         check=False,
     )
-    shown = done.stdout if done.returncode == 0 else f"{done.stdout}{done.stderr}[exit code {done.returncode}]\n"
+    shown = done.stdout if done.returncode in (0, CLOSED_PIPE) else f"{done.stdout}{done.stderr}[exit code {done.returncode}]\n"
     return "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
 
 
