@@ -15,6 +15,8 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import resource
 import statistics
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -40,12 +42,24 @@ def measure(rounds: int) -> dict[str, Any]:
     cluster = parse_cluster(CLUSTER)
     axes = wide_axes(job.arch.layers, cluster, GLOBAL_BATCH, Constraints())
     profile = shipped_profile(cluster.gpu.arch)
-    seconds, found = [], []
+    wall, cpu, found = [], [], []
     for _ in range(rounds):
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         found.append(screen(job, cluster, axes, profile, top=10))
-        seconds.append(time.perf_counter() - start)
-    return _report(axes, found[0], statistics.median(seconds), count_distinct(job, axes))
+        wall.append(time.perf_counter() - start[0])
+        cpu.append(time.process_time() - start[1])
+    report = _report(axes, found[0], statistics.median(wall), statistics.median(cpu), count_distinct(job, axes))
+    return {**report, "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+
+
+def whole_command() -> dict[str, float]:
+    """Time `linkscale plan` on the same job, from a fresh interpreter to the last line."""
+    command = f"plan {MODEL} {CLUSTER} --seq {SEQ_LEN} --global-batch {GLOBAL_BATCH}".split()
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "linkscale.cli", *command], check=True, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - start
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"plan_command_s": round(seconds, 3), "plan_command_peak_rss_bytes": children.ru_maxrss * 1024}
 
 
 def count_distinct(job: Job, axes: Axes) -> int:
@@ -59,14 +73,19 @@ def count_distinct(job: Job, axes: Axes) -> int:
     return found
 
 
-def _report(axes: Axes, found: Screened, seconds: float, distinct: int) -> dict[str, Any]:
+def _report(axes: Axes, found: Screened, wall_s: float, cpu_s: float, distinct: int) -> dict[str, Any]:
     if not found.evaluated == found.legal == distinct:
         raise SystemExit(f"{found.evaluated} evaluated, {found.legal} legal, {distinct} distinct: they must be equal")
     return {
         "job": f"{MODEL} on {CLUSTER}, sequence {SEQ_LEN}, global batch {GLOBAL_BATCH}",
-        "axes": axes.table(), "strategies": distinct, "fit": found.fit, "seconds": round(seconds, 3),
-        "strategies_per_s": round(found.evaluated / seconds),
-    }  # fmt: skip
+        "axes": axes.table(),
+        "strategies": distinct,
+        "fit": found.fit,
+        "seconds": round(wall_s, 3),
+        "strategies_per_s": round(found.evaluated / wall_s),
+        "cpu_seconds": round(cpu_s, 3),
+        "strategies_per_cpu_s": round(found.evaluated / cpu_s),
+    }
 
 
 def main() -> None:
@@ -75,12 +94,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="passes over the whole space")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    report = measure(parser.parse_args().rounds)
-    report["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    report = {**measure(parser.parse_args().rounds), **whole_command()}
     for name, values in report["axes"].items():
-        print(f"{name:22} {len(values):3}  {', '.join(map(str, values))}")
-    for name in ("strategies", "fit", "seconds", "strategies_per_s", "peak_rss_bytes"):
-        print(f"{name:22} {report[name]:,}")
+        print(f"{name:27} {len(values):3}  {', '.join(map(str, values))}")
+    for name in [name for name in report if name not in ("job", "axes")]:
+        print(f"{name:27} {report[name]:,}")
     files = [f"src/linkscale/{room}" for room in ("search", "estimate", "cost", "plan/strategy.py", "plan/legality.py")]
     record("search_speed", report, files=files)
 
