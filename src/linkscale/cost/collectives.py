@@ -163,7 +163,8 @@ def _nvls_tree(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArr
 def _send_recv(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArray:
     """One message from a GPU to its neighbour in the group, over NICs when they lie in different domains."""
     crosses = group.domains > 1.0
-    rate = np.where(crosses, net.inter_bytes_per_s, net.intra_bytes_per_s)
+    # A GPU without links has no neighbour to send to; the quotient still has to be a number.
+    rate = np.maximum(1.0, np.where(crosses, net.inter_bytes_per_s, net.intra_bytes_per_s))
     latency = np.where(
         crosses, net.ring_inter_s[2] + net.base_ring_s[2], net.ring_intra_s[2] + net.base_ring_s[2]
     )
