@@ -58,12 +58,22 @@ def test_what_a_gpt_layer_keeps_is_34_h_bytes_per_token(name):
     assert sum(_kept_bytes(op) for op in group.ops) == 34 * arch.hidden
 
 
+@pytest.mark.parametrize(("name", "inputs"), [("gpt-neox-20b", 3), ("falcon-7b", 2)])
+def test_halves_in_parallel_keep_the_input_of_the_layer_once(name, inputs):
+    """The layer's input, and one product's input per norm; besides them the tensors inside the halves."""
+    arch = load_architecture(name)
+    (group,) = decoder(arch).groups
+    qkv = (arch.heads + 2 * arch.kv_heads) * arch.head_dim
+    inside = qkv + arch.heads * arch.head_dim + 2 * arch.ffn_hidden
+    assert sum(_kept_bytes(op) for op in group.ops) == 2 * (inputs * arch.hidden + inside)
+
+
 def _kept_bytes(op):
     match op:
         case Gemm():
             return 2 * op.k * op.saves_input
         case Norm():
-            return 2 * op.size * op.copies
+            return 2 * op.size * op.copies * op.saves_input
         case Attention():
             return 2 * (op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim))
         case Elementwise():

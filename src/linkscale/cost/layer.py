@@ -166,7 +166,8 @@ def _add_norm(total: OpsCost, op: Norm, part: Slice, dev: Device) -> None:
     total.dgrad_s += passes * 6.0 * elements / dev.memory_bytes_per_s
     total.forward_ops += passes
     total.backward_ops += 2 * passes
-    total.saved_bytes += 2.0 * elements
+    if op.saves_input:
+        total.saved_bytes += 2.0 * elements
 
 
 def _add_elementwise(total: OpsCost, op: Elementwise, part: Slice, dev: Device) -> None:

@@ -70,8 +70,18 @@ def catalog_schema() -> Schema:
     return _document("catalog", "Hardware or models, every figure with its source.", properties, definitions)
 
 
+def model_schema() -> Schema:
+    """Return the schema of ``linkscale.model/1``: a model counted, and the architecture behind the counts."""
+    from linkscale.estimate.model import ModelSummary
+
+    _, definitions = _components(ModelSummary)
+    properties = definitions.pop("ModelSummary")["properties"]
+    return _document("model", "A model's parameters, FLOPs per token and activations.", properties, definitions)
+
+
 BUILT: dict[str, Callable[[], Schema]] = {
     "predict": predict_schema, "plan": plan_schema, "validate": validate_schema, "catalog": catalog_schema,
+    "model": model_schema,
 }  # fmt: skip
 
 

@@ -8,6 +8,8 @@ queries, keys and values (6h) and its scores (5as/h), the output projection and 
 
 from __future__ import annotations
 
+import msgspec
+
 from linkscale.base.model import Model
 from linkscale.workload.architecture import Architecture, NormPlace
 from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, LayerGroup, Norm, Op
@@ -61,9 +63,10 @@ def _layer(arch: Architecture, window: int | None) -> tuple[Op, ...]:
     before = () if shared else _norms(arch, "mlp", "input")
     after = _norms(arch, "mlp", "output")
     if arch.parallel_residual:
-        # Both halves read the layer's input; one pass adds them and the residual.
+        # Both halves read the layer's input, kept once; one pass adds them and the residual.
+        second = tuple(msgspec.structs.replace(norm, saves_input=False) for norm in before)
         mlp = _mlp(arch, saves_input=not shared)
-        return (*attention, *before, *mlp, *after, _residual(arch, "add", reads=3))
+        return (*attention, *second, *mlp, *after, _residual(arch, "add", reads=3))
     return (*attention, _residual(arch, "attention add"), *before, *_mlp(arch), *after, _residual(arch, "mlp add"))
 
 

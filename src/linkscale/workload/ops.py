@@ -49,7 +49,8 @@ class Attention(Model, frozen=True, tag="attention"):
 class Norm(Model, frozen=True, tag="norm"):
     """Layer or RMS norm over ``size`` features, on ``copies`` vectors per token (q/k norms: one per head).
 
-    Parameters: ``size`` (+ ``size`` for a bias), shared by the copies.
+    Parameters: ``size`` (+ ``size`` for a bias), shared by the copies. ``saves_input``: whether its input is kept for
+    backward here (False where another operation keeps the same tensor, e.g. the other norm of a parallel residual).
     """
 
     name: str
@@ -59,6 +60,7 @@ class Norm(Model, frozen=True, tag="norm"):
     copies: int = 1
     weight: bool = True
     bias: bool = False
+    saves_input: bool = True
 
 
 class Elementwise(Model, frozen=True, tag="elementwise"):
