@@ -112,7 +112,8 @@ def _usage(error: BaseException) -> int:
     message = error.format_message()  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "linkscale"
-    return _say(f"{message.rstrip('.')}; see `{command} --help`", 2)
+    text = message if message.endswith("?") else f"{message.rstrip('.')};"
+    return _say(f"{text} see `{command} --help`", 2)
 
 
 def _say(message: str, code: int) -> int:
