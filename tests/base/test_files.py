@@ -11,9 +11,15 @@ from linkscale.base.json import load_json
 from linkscale.base.model import Model
 
 
+class Nic(Model, frozen=True):
+    rate: str
+
+
 class Box(Model, frozen=True):
     name: str
     gpus: int = 8
+    nics: tuple[Nic, ...] = ()
+    spare: Nic | None = None
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
@@ -44,6 +50,8 @@ def test_broken_json_is_one_line_with_its_place(tmp_path, content, told):
     ("data", "told"),
     [
         ({"name": "a", "gpu": 4}, "unknown field 'gpu'; did you mean 'gpus'?"),
+        ({"name": "a", "spare": {"rat": "1"}}, "spare: unknown field 'rat'; did you mean 'rate'?"),
+        ({"name": "a", "nics": [{"rate": "1"}, {"rat": "1"}]}, "unknown field 'rat'; did you mean 'rate'?"),
         ({"gpus": 4}, "missing required field name"),
         ({"name": "a", "gpus": "four"}, "gpus: expected int, got str"),
         ({"name": "a", "gpus": 4.5}, "gpus: expected int, got float"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -31,6 +31,24 @@ def _told(message: str, kind: type[msgspec.Struct]) -> str:
     text = _AT.sub("", message)
     unknown = _UNKNOWN.search(text)
     if unknown:
-        hint = nearest(unknown[1], kind.__struct_fields__)
+        hint = nearest(unknown[1], _known(kind, at[1] if at else ""))
         return f"{field}unknown field {unknown[1]!r}" + (f"; did you mean {hint!r}?" if hint else "")
     return f"{field}{text[0].lower()}{text[1:]}".replace("`", "")
+
+
+def _known(kind: type[msgspec.Struct], path: str) -> tuple[str, ...]:
+    """Return the fields that a value has at a path of nested ones, as msgspec writes it: ``memory.banks[0]``."""
+    for part in filter(None, path.split(".")):
+        hints = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        inner = _struct_in(hints.get(part.partition("[")[0]))
+        if inner is None:
+            return ()
+        kind = inner
+    return kind.__struct_fields__
+
+
+def _struct_in(hint: Any) -> type[msgspec.Struct] | None:
+    """Return the first struct of a type: of ``X``, ``X | None``, ``tuple[X, ...]``."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return hint
+    return next((found for found in map(_struct_in, get_args(hint)) if found is not None), None)
