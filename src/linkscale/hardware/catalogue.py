@@ -166,11 +166,18 @@ def _keyed(extra: Document, kind: str, table: object) -> dict[str, Plain]:
 
 
 def _over(base: Plain, own: Plain) -> Plain:
-    """Lay a user's entry over another: blocks are merged, all else is replaced."""
+    """Lay a user's entry over another: blocks are merged, all else is replaced.
+
+    A block's note and disagreement speak of the old figures, so they go.
+    """
     merged = dict(base)
     for name, value in own.items():
-        both = isinstance(value, dict) and isinstance(base.get(name), dict)
-        merged[name] = {**base[name], **value} if both else value
+        old = base.get(name)
+        if isinstance(value, dict) and isinstance(old, dict):
+            kept = {field: fact for field, fact in old.items() if field not in ("note", "disagreement")}
+            merged[name] = {**kept, **value}
+        else:
+            merged[name] = value
     return merged
 
 

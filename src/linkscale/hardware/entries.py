@@ -106,8 +106,18 @@ class Clock(Block, frozen=True, kw_only=True):
     highest: Text | None = None
 
 
-class Number(Block, frozen=True, kw_only=True):
-    """A count or an amount."""
+class Count(Block, frozen=True, kw_only=True):
+    """A number of things, at least 1."""
+
+    value: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_1(self.value, "value")
+
+
+class Size(Block, frozen=True, kw_only=True):
+    """A number of bytes."""
 
     value: Text
 
@@ -139,9 +149,8 @@ class GpuEntry(Model, frozen=True, kw_only=True):
     arch: Arch
     peak_dense_per_gpu: Peaks
     memory_per_gpu: Memory
-    pcie_per_gpu: Pcie | None
     power_per_gpu: Power
-    sms_per_gpu: Number
+    sms_per_gpu: Count
     compute_capability: str = ""
     default_system: str = ""
     peer_to_peer: bool = True
@@ -150,9 +159,10 @@ class GpuEntry(Model, frozen=True, kw_only=True):
     note: str = ""
     nvlink_per_gpu: NvLinks | None = None
     peer_links_per_gpu: PeerLinks | None = None
+    pcie_per_gpu: Pcie | None = None
     chip_to_chip_per_gpu: ChipToChip | None = None
     boost_clock: Clock | None = None
-    l2_per_gpu: Number | None = None
+    l2_per_gpu: Size | None = None
     temperature_limits: Temperatures | None = None
     mfu_divisor_dense_per_gpu: Peaks | None = None
     prices: tuple[Price, ...] = ()
@@ -205,10 +215,10 @@ class SystemEntry(Model, frozen=True, kw_only=True):
     prices: tuple[Price, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.gpus_per_node < 1:
-            raise InputError(f"gpus_per_node is {self.gpus_per_node}; a node has at least 1 GPU")
-        if self.scaleup.domain_gpus < 1:
-            raise InputError(f"domain_gpus is {self.scaleup.domain_gpus}; a domain has at least 1 GPU")
+        at_least_1(self.gpus_per_node, "gpus_per_node")
+        at_least_1(self.scaleup.domain_gpus, "scaleup.domain_gpus")
+        if self.scaleout.kind != "none":
+            at_least_1(self.scaleout.ports_per_node, "scaleout.ports_per_node")
 
 
 class NicEntry(Block, frozen=True, kw_only=True):
@@ -252,6 +262,7 @@ UNITS: dict[str, dict[str, Unit]] = {
     "ChipToChip": {"bandwidth_per_direction": "bytes/s"},
     "Power": {"value": "W"},
     "Clock": {"value": "Hz", "highest": "Hz"},
+    "Size": {"value": "bytes"},
     "Price": {"usd": "usd"},
     "ScaleUpFacts": {"bandwidth_per_gpu_per_direction": "bytes/s"},
     "ScaleOutFacts": {"bandwidth_per_port_per_direction": "bytes/s"},
@@ -262,8 +273,15 @@ UNITS: dict[str, dict[str, Unit]] = {
 
 
 def positive(value: Text, unit: Unit, name: str) -> float:
-    """Return a quantity in SI units; raise InputError for text without a number or for less than nothing."""
+    """Return a quantity in SI units; raise InputError for what is no quantity or not more than 0."""
     amount = parse_quantity(value, unit, name)
-    if not 0.0 <= amount < 1e30:
-        raise InputError(f"{name}: {value!r} is negative; hardware has none of that")
+    if amount <= 0.0:
+        wrong = "negative" if amount else "zero"
+        raise InputError(f"{name}: {value!r} is {wrong}; write more than 0, or leave out what the part lacks")
     return amount
+
+
+def at_least_1(value: int, name: str) -> None:
+    """Raise InputError for a count of none."""
+    if value < 1:
+        raise InputError(f"{name} is {value}; it must be at least 1")

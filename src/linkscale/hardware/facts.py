@@ -29,12 +29,13 @@ class Fact(Model, frozen=True):
 
 
 def facts_of(entry: msgspec.Struct) -> tuple[Fact, ...]:
-    """Return all facts of an entry in the order of its file; names are ``block.field``."""
+    """Return all facts of an entry, what it is first; names are ``block.field``."""
     if isinstance(entry, Block):
         return tuple(_block("", entry))
-    blocks = [(name, getattr(entry, name)) for name in entry.__struct_fields__]
-    first = next((value.source for _, value in blocks if isinstance(value, Block)), "")
-    return tuple(fact for name, value in blocks for fact in _facts(name, value, first))
+    fields = [(name, getattr(entry, name)) for name in entry.__struct_fields__]
+    first = next((value.source for _, value in fields if isinstance(value, Block)), "")
+    fields.sort(key=lambda field: isinstance(field[1], Block | tuple))
+    return tuple(fact for name, value in fields for fact in _facts(name, value, first))
 
 
 def _facts(name: str, value: object, source: str) -> Iterator[Fact]:

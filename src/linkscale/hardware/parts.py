@@ -21,8 +21,8 @@ def gpu_value(entry: GpuEntry) -> Gpu:
         nvlink_links=nvlink.links if nvlink else 0,
         nvlink_bandwidth_bytes_per_s=_rate(nvlink.bandwidth_per_direction) if nvlink else 0.0,
         pcie_bandwidth_bytes_per_s=_rate(entry.pcie_per_gpu.bandwidth_x16_per_direction) if entry.pcie_per_gpu else 0.0,
-        power_w=positive(entry.power_per_gpu.value or 0.0, "W", "power_per_gpu"),
-        sm_count=round(positive(entry.sms_per_gpu.value, "count", "sms_per_gpu")),
+        power_w=0.0 if entry.power_per_gpu.value is None else positive(entry.power_per_gpu.value, "W", "power_per_gpu"),
+        sm_count=entry.sms_per_gpu.value,
         boost_clock_hz=positive(clock.value, "Hz", "boost_clock") if clock else 0.0,
         peer_to_peer=entry.peer_to_peer,
     )

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from linkscale.hardware.facts import Fact
 from linkscale.report.catalog import Entry, Kind, Listing
-from linkscale.report.layout import facts, section, table
+from linkscale.report.layout import ROOMY, Fluid, facts, section, table
 from linkscale.report.text import large, significant
 
 Row = dict[str, Fact]
@@ -19,21 +19,26 @@ Cell = Callable[[Row], str]
 
 
 class Column(NamedTuple):
-    """One column of a kind's table."""
+    """One column of a kind's table; ``roomy`` ones need a wide terminal."""
 
     title: str
     cell: Cell
+    roomy: bool = False
 
 
 def listing_page(found: Listing) -> Group:
     """Return the page of a kind."""
-    columns, note = TABLES[found.kind], NOTES[found.kind]
+    body = Fluid(lambda width: _table(found, [c for c in TABLES[found.kind] if width >= ROOMY or not c.roomy]))
+    hint = Text(f"\n`linkscale catalog {found.kind} NAME` shows every fact with its source.", style="bright_black")
+    return Group(section(f"{len(found.entries)} {found.kind}", body, note=NOTES[found.kind]), hint)
+
+
+def _table(found: Listing, columns: Sequence[Column]) -> RenderableType:
     body = table(("<name", *(column.title for column in columns)))
     for entry in found.entries:
         row = {fact.name: fact for fact in entry.facts}
         body.add_row(entry.name.lower(), *(column.cell(row) for column in columns))
-    hint = Text(f"\n`linkscale catalog {found.kind} NAME` shows every fact with its source.", style="bright_black")
-    return Group(section(f"{len(found.entries)} {found.kind}", body, note=note), hint)
+    return body
 
 
 def entry_page(entry: Entry) -> Group:
@@ -106,7 +111,7 @@ _LINKS = ("nvlink_per_gpu.bandwidth_per_direction", "peer_links_per_gpu.bandwidt
 
 NOTES: dict[Kind, str] = {
     "gpus": "per GPU; TFLOP/s dense; links GB/s per direction",
-    "systems": "per node; network Gb/s per direction",
+    "systems": "GPUs and network Gb/s per node and direction; GPUs in a scale-up domain",
     "nics": "per card and direction",
     "switches": "ports per direction, capacity both directions",
     "nvswitches": "by generation",
@@ -122,14 +127,17 @@ TABLES: dict[Kind, tuple[Column, ...]] = {
         Column("link", _scaled(1e9, *_LINKS, digits=3)),
         Column("PCIe", _scaled(1e9, "pcie_per_gpu.bandwidth_x16_per_direction", digits=3)),
         Column("W", _scaled(1.0, "power_per_gpu.value")),
+        Column("SMs", _text("sms_per_gpu.value"), roomy=True),
+        Column("<architecture", _text("arch"), roomy=True),
     ),
     "systems": (
         Column("GPUs", _text("gpus_per_node")),
         Column("<GPU", _lower("gpu")),
         Column("domain", _text("scaleup.domain_gpus")),
-        Column("<by", _text("scaleup.kind")),
+        Column("<linked by", _text("scaleup.kind"), roomy=True),
         Column("Gb/s", _gbps_per_node),
-        Column("<network", _text("scaleout.kind")),
+        Column("<network", _text("scaleout.kind"), roomy=True),
+        Column("<host", _text("host.vendor"), roomy=True),
     ),
     "nics": (
         Column("rate", _text("bandwidth_per_card_per_direction")),
@@ -147,7 +155,7 @@ TABLES: dict[Kind, tuple[Column, ...]] = {
         Column("NVLink", _text("nvlink_generation")),
         Column("ports", _text("ports")),
         Column("<reduces", _text("in_switch_reduction")),
-        Column("<GPUs in a domain", _text("domain_gpus")),
+        Column("<GPUs in a domain~", _text("domain_gpus")),
     ),
     "models": (
         Column("parameters", _parameters),

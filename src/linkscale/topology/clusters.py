@@ -24,10 +24,11 @@ FABRICS: dict[str, FabricKind] = {
 LARGEST_CLUSTER = 10_000_000
 FASTEST_PORT_GBPS = 100_000.0
 LARGEST_DOMAIN = 100_000
+LONGEST_SHOWN = 60
 FIRST_NVLS = 4
 """NVLink generation whose switches reduce (NVSwitch 3, Hopper); A100 systems have none."""
 
-_FABRIC = re.compile(r"([a-z][a-z-]*?)-?(\d+(?:\.\d+)?)(?:x(\d+)/node)?")
+_FABRIC = re.compile(r"([a-z]+(?:-[a-z]+)*)-?(\d+(?:\.\d+)?)(?:x(\d+)/node)?")
 _FABRIC_EXAMPLES = "ib-400 (one 400 Gb/s port per GPU), roce-200, eth-100x1/node (one port per node), or none"
 
 
@@ -89,6 +90,11 @@ def scaleout_text(cluster: Cluster) -> str:
     return f"{_gbps(out.bandwidth_bytes_per_s)} per GPU, {_gbps(per_node)} per node"
 
 
+def shown(text: str) -> str:
+    """Quote what a person typed, the beginning of it where it is long."""
+    return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…")
+
+
 def _gbps(bytes_per_s: float) -> str:
     gbps = bytes_per_s * 8 / 1e9
     return f"{gbps:,.0f} Gb/s" if gbps >= 1000 else f"{gbps:.4g} Gb/s"
@@ -98,11 +104,11 @@ def _split(text: str) -> tuple[str, int]:
     name, colon, count = text.strip().rpartition(":")
     if not colon or not name.strip():
         example = text.strip() if text.strip() and not colon else "dgx-h100"
-        raise InputError(f"cluster {text!r} is not SYSTEM:GPUS; write, for example, {example}:64")
+        raise InputError(f"cluster {shown(text)} is not SYSTEM:GPUS; write, for example, {example}:64")
     digits = count.strip().replace(",", "").replace("_", "")
     if not re.fullmatch(r"[0-9]{1,12}", digits) or not 1 <= int(digits) <= LARGEST_CLUSTER:
         raise InputError(
-            f"cluster {text!r}: {count.strip()!r} is no number of GPUs; write a whole number "
+            f"cluster {shown(text)}: {shown(count.strip())} is no number of GPUs; write a whole number "
             f"from 1 to {LARGEST_CLUSTER:,}, for example {name.strip()}:64"
         )
     return name.strip(), int(digits)
@@ -110,9 +116,9 @@ def _split(text: str) -> tuple[str, int]:
 
 def _unknown(name: str, catalogue: Catalogue) -> InputError:
     systems = catalogue.names("systems")
-    hint = nearest(name, [*systems, *aliases("systems"), *catalogue.names("gpus"), *aliases("gpus")])
+    hint = nearest(name[:LONGEST_SHOWN], [*systems, *aliases("systems"), *catalogue.names("gpus"), *aliases("gpus")])
     tail = f"did you mean {hint!r}?" if hint else "for example dgx-h100;"
-    return InputError(f"unknown system {name!r}; {tail} `linkscale catalog systems` lists all")
+    return InputError(f"unknown system {shown(name)}; {tail} `linkscale catalog systems` lists all")
 
 
 def _scaleup(text: str | None, system: SystemEntry, entry: GpuEntry, gpu: Gpu) -> ScaleUp:
@@ -130,7 +136,9 @@ def _scaleup(text: str | None, system: SystemEntry, entry: GpuEntry, gpu: Gpu) -
         return _pcie(system, gpu)
     match = re.fullmatch(r"nvl(\d{1,6})", asked)
     if not match or not 1 <= int(match[1]) <= LARGEST_DOMAIN:
-        raise InputError(f"scale-up {text!r} is unknown; write nvl8, nvl72 (GPUs of an NVLink domain), pcie or none")
+        raise InputError(
+            f"scale-up {shown(text)} is unknown; write nvl8, nvl72 (GPUs of an NVLink domain), pcie or none"
+        )
     return _nvlink(int(match[1]), system, gpu)
 
 
@@ -167,14 +175,14 @@ def _scaleout(text: str | None, system: SystemEntry) -> ScaleOut:
         return ScaleOut(kind="none", bandwidth_bytes_per_s=0.0, ports_per_node=0, port_bandwidth_bytes_per_s=0.0)
     match = _FABRIC.fullmatch(asked)
     if not match:
-        raise InputError(f"scale-out {text!r} is unknown; write {_FABRIC_EXAMPLES}")
+        raise InputError(f"scale-out {shown(text)} is unknown; write {_FABRIC_EXAMPLES}")
     if match[1] not in FABRICS:
-        hint = nearest(match[1], FABRICS)
+        hint = nearest(match[1][:LONGEST_SHOWN], FABRICS)
         tail = f"did you mean {hint!r}?" if hint else "known: ib, roce, eth, efa, opa"
-        raise InputError(f"scale-out {text!r}: unknown network {match[1]!r}; {tail}")
+        raise InputError(f"scale-out {shown(text)}: unknown network {shown(match[1])}; {tail}")
     gbps, ports = float(match[2]), int(match[3] or system.gpus_per_node)
     if not 0.0 < gbps <= FASTEST_PORT_GBPS or not 1 <= ports <= LARGEST_DOMAIN:
-        raise InputError(f"scale-out {text!r} is out of range; write {_FABRIC_EXAMPLES}")
+        raise InputError(f"scale-out {shown(text)} is out of range; write {_FABRIC_EXAMPLES}")
     return _ports(FABRICS[match[1]], ports, gbps * 1e9 / 8, system.gpus_per_node, "as asked")
 
 
@@ -209,6 +217,6 @@ def _linked(cluster: Cluster, text: str) -> None:
     alone = cluster.scaleup.domain_gpus if cluster.scaleup.kind != "none" else 1
     if cluster.scaleout.kind == "none" and cluster.gpus > alone:
         raise InputError(
-            f"cluster {text!r} has {cluster.gpus} GPUs, but no network beyond {alone}; "
+            f"cluster {shown(text)} has {cluster.gpus} GPUs, but no network beyond {alone}; "
             "give --scaleout, for example ib-400"
         )
