@@ -85,9 +85,15 @@ def _nothing(question: Question, screened: Screened) -> InputError | NothingFits
 
 
 def _nearest_that_fits(question: Question) -> str:
-    """Double the cluster until something fits."""
+    """Free one fixed field, else double the cluster, until something fits."""
+    for name, value in question.constraints.fixed().items():
+        free = question.fixing(**{name: None}).screen().best
+        if free is not None:
+            return f"without {name} = {value} it fits ({describe(free.strategy)})"
     for factor in LARGER_CLUSTERS:
         cluster = more_gpus(question.cluster, factor)
+        if cluster.scaleout.kind == "none" and cluster.gpus > cluster.scaleup.domain_gpus:
+            return "no more GPUs can join without a network; use GPUs with more memory, or give --scaleout"
         found = _largest(question.on(cluster), cluster)
         if found is not None:
             return f"{cluster.gpus} such GPUs fit it ({describe(found.strategy)})"
