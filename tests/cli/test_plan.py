@@ -95,3 +95,9 @@ def test_bad_input_is_one_line_and_exit_2(capsys, arguments, words):
     assert out == ""
     assert err.count("\n") == 1
     assert words in err
+
+
+def test_a_box_without_a_network_is_not_told_to_grow(capsys, recwarn):
+    assert plan("llama-3.1-70b", "v100:8", "--global-batch", "8", "--seq", "8192", "--scaleout", "none") == 1
+    assert "no more GPUs can join without a network" in capsys.readouterr().err
+    assert not recwarn.list

@@ -172,3 +172,9 @@ def test_a_folder_in_place_of_a_file(capsys, tmp_path):
     assert "plan.yaml" in error(capsys, str(plan))
     assert "model" in error(capsys, "--from-megatron", str(folder), "dgx-h100:8")
     assert "model" in error(capsys, *JOB_70B, "--catalog", str(folder))
+
+
+def test_one_gpu_without_any_link_is_predicted_without_a_warning(capsys, recwarn):
+    found = document(capsys, "gpt2", "dgx-h100:1", "--global-batch", "8", "--seq", "1024", "--scaleup", "none")
+    assert found["communication"] == []
+    assert not recwarn.list
