@@ -131,3 +131,12 @@ def test_a_missing_file_and_a_folder(tmp_path):
         load_catalogue(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="directory"):
         load_catalogue(tmp_path)
+
+
+def test_nics_and_switches_of_ones_own(mine):
+    text = "nics: {nic-x: {bandwidth_per_card_per_direction: 3.2 Tb/s}, nic-y: {like: connectx-7, power: 30 W}}"
+    catalogue = load_catalogue(mine(text))
+    facts = {fact.name: fact for fact in facts_of(catalogue.entry("nics", "NIC-Y"))}
+    assert facts["power"].value == 30.0
+    assert facts["bandwidth_per_card_per_direction"].value == 50e9
+    assert "mine.yaml" in facts_of(catalogue.entry("nics", "nic-x"))[0].source

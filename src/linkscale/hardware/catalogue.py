@@ -112,13 +112,15 @@ class Catalogue:
         if found in seen:
             raise InputError(f"{self.where(kind, key)}: `like` leads back to {found!r}")
         inherited = _packaged(kind, key) if found == key else self._plain(kind, found, (*seen, key))
-        return _over(inherited, self._sourced({"name": self._spelled(kind, key), **own}))
+        return _over(inherited, self._sourced(own))
 
     def _sourced(self, own: Plain) -> Plain:
         """Name the user's file as the source of every block that names none."""
         source = f"the user's {self._extra.name if self._extra else 'file'}"
-        stated = ((name, value) for name, value in own.items() if name != "like")
-        return {name: {"source": source, **value} if isinstance(value, dict) else value for name, value in stated}
+        stated = {name: value for name, value in own.items() if name != "like"}
+        if "name" not in stated:  # a NIC or switch is one block
+            return {"source": source, **stated}
+        return {name: {"source": source, **v} if isinstance(v, dict) else v for name, v in stated.items()}
 
 
 def load_catalogue(extra: str | Path | None = None) -> Catalogue:
