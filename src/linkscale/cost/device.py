@@ -28,6 +28,8 @@ class Device:
     """Host seconds per kernel of the model, the framework's own operations around it included."""
     low_precision: bool
     clock: float
+    """Clock over that of the part that attention was measured on."""
+    ring_overlap: float = 1.0
 
 
 def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
@@ -44,6 +46,7 @@ def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
         op_launch_s=profile.op_launch_s * profile.ops_per_kernel["compiled" if choices.compile else "eager"],
         low_precision=choices.precision == "fp8",
         clock=relative_clock(gpu, profile),
+        ring_overlap=profile.ring_overlap,
     )
 
 

@@ -34,7 +34,7 @@ class TpExchange:
     hidden_s: FloatArray
 
 
-def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network) -> TpExchange:
+def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network, ring_overlap: float) -> TpExchange:
     """Price the tensor-parallel exchanges of one layer."""
     size = 2.0 * cost.width * part.tokens
     sites = float(len(cost.column_wgrad_s))
@@ -46,7 +46,10 @@ def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network) 
         gather = reduce = collective_s("all_reduce", size, group, net)
         once = reduce.time_s
     forward, backward = sites * once, sites * once
-    hidden = _hidden_forward(cost, part, forward), _hidden_backward(cost, part, gather, reduce, backward)
+    hidden = (
+        _hidden_forward(cost, part, forward, ring_overlap),
+        _hidden_backward(cost, part, gather, reduce, backward, ring_overlap),
+    )
     if part.choices.sequence_parallel:  # the regathering of inputs
         backward = backward + sites * gather.time_s
     return TpExchange(
@@ -54,14 +57,14 @@ def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network) 
     )
 
 
-def _hidden_forward(cost: OpsCost, part: Slice, total: FloatArray) -> FloatArray:
+def _hidden_forward(cost: OpsCost, part: Slice, total: FloatArray, ring_overlap: float) -> FloatArray:
     if part.choices.tp_overlap != "ring":
         return np.zeros_like(total)
-    return np.minimum(total * (1.0 - 1.0 / part.tp), cost.gemm_forward_s)
+    return ring_overlap * np.minimum(total * (1.0 - 1.0 / part.tp), cost.gemm_forward_s)
 
 
 def _hidden_backward(
-    cost: OpsCost, part: Slice, gather: CollectiveTime, reduce: CollectiveTime, total: FloatArray
+    cost: OpsCost, part: Slice, gather: CollectiveTime, reduce: CollectiveTime, total: FloatArray, ring_overlap: float
 ) -> FloatArray:
     hidden: Number = np.zeros_like(total)
     if part.choices.tp_overlap == "none":

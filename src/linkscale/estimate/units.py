@@ -71,7 +71,7 @@ def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head
     """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
     total = float(sum(g.count for g in decoder.groups))
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
-    exchanges = [tp_exchange(c, part, group, net) for _, c in costs]
+    exchanges = [tp_exchange(c, part, group, net, dev.ring_overlap) for _, c in costs]
     times = [_layer_time(c, part, x, dev) for (_, c), x in zip(costs, exchanges, strict=True)]
     weights = [w for w, _ in costs]
     hidden = costs[0][1].width

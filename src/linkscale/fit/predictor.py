@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,10 +20,10 @@ Key = tuple[Architecture, int, Choices, int, int]
 
 
 class Estimator:
-    """Predicts cases with the shipped profile of their GPU, or with the one given."""
+    """Predicts cases with the profile of their GPU's generation, as shipped or as another source gives it."""
 
-    def __init__(self, profile: Profile | None = None) -> None:
-        self.profile = profile
+    def __init__(self, profile_of: Callable[[str], Profile] = shipped_profile) -> None:
+        self.profile_of = profile_of
 
     def __call__(self, cases: Sequence[Case]) -> list[Prediction | LinkscaleError]:
         """Return a prediction, or the error, for every case in order."""
@@ -40,7 +40,7 @@ class Estimator:
 
     def _group(self, cases: list[Case]) -> list[Prediction | LinkscaleError]:
         first = cases[0]
-        profile = self.profile or shipped_profile(first.cluster.gpu.arch)
+        profile = self.profile_of(first.cluster.gpu.arch)
         batch = stack_strategies([case.strategy for case in cases])
         model = decoder(first.architecture)
         try:

@@ -22,12 +22,20 @@ def _data() -> dict[str, Any]:
 
 
 @cache
+def fitted() -> dict[str, Any]:
+    """Return the fitted parameters as they ship: by generation, and for all."""
+    data: dict[str, Any] = load_packaged("linkscale.profile", "data/fitted.yaml")
+    return data
+
+
+@cache
 def shipped_profile(arch: str) -> Profile:
     """Return the profile of a GPU generation; unknown ones borrow the nearest with a wider interval."""
     data = _data()
     name = arch if arch in data["profiles"] else BORROWED.get(arch, "ampere")
     raw = dict(data["profiles"][name])
     curves = {key: msgspec.convert(data["attention"][curve], AttentionCurve) for key, curve in raw["attention"].items()}
-    profile = msgspec.convert({**raw, "name": arch, "attention": {}}, Profile)
+    learned = {**fitted()["all"], **fitted()["generations"][name]}
+    profile = msgspec.convert({**raw, **learned, "name": arch, "attention": {}}, Profile)
     sigma = profile.interval_sigma * (1.0 if name == arch else BORROWED_SIGMA)
     return msgspec.structs.replace(profile, attention=curves, interval_sigma=sigma)

@@ -55,6 +55,8 @@ class Profile(Model, frozen=True):
     """Framework operations (views, copies, bookkeeping) per kernel that the model names: ``eager``, ``compiled``."""
     nic_fraction: float
     """Achieved share of a NIC's wire rate."""
+    ring_overlap: float
+    """Share of a tensor-parallel exchange that pipelining with its own product hides, where the product is long enough."""
     nvls_fraction: float
     """All-reduce algorithm bandwidth of in-switch reduction over NCCL's NVLink bandwidth, times (n + 1) / n."""
     jitter: float
