@@ -78,7 +78,9 @@ def _output(command: str, folder: Path) -> str:
         timeout=TIMEOUT_S,
         check=False,
     )
-    shown = done.stdout if done.returncode in (0, CLOSED_PIPE) else f"{done.stdout}{done.stderr}[exit code {done.returncode}]\n"
+    shown = done.stdout
+    if done.returncode not in (0, CLOSED_PIPE):
+        shown += f"{done.stderr}[exit code {done.returncode}]\n"
     return "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
 
 

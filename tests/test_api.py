@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.report.fixtures import CLUSTER
 
 import linkscale as ls
 from linkscale.base.errors import InputError, NothingFits
 from linkscale.estimate import estimate_step
+from tests.report.fixtures import CLUSTER
 
 SMALL = msgspec.structs.replace(CLUSTER, name="dgx-h100:16", gpus=16)
 JOB = {"global_batch": 32, "seq_len": 8192}

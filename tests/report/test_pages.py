@@ -6,7 +6,6 @@ import io
 
 import pytest
 from rich.console import RenderableType
-from tests.report.fixtures import ASKED, CLUSTER, JOB, MEMORY, estimate, plan_result
 
 from linkscale.estimate.result import BREAKDOWN_KEYS, Breakdown, Memory
 from linkscale.plan.strategy import Strategy
@@ -16,6 +15,7 @@ from linkscale.report.context import Asked, AskedStrategy
 from linkscale.report.plan_page import plan_page
 from linkscale.report.predict_page import estimate_page
 from linkscale.report.words import MEMORY_WORDS, TIME_WORDS, strategy_line
+from tests.report.fixtures import ASKED, CLUSTER, JOB, MEMORY, estimate, plan_result
 
 
 def printed(page: RenderableType, width: int) -> str:

@@ -8,13 +8,13 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
-from tests.report.fixtures import JOB, STRATEGY, estimate, plan_result
 from typer.main import get_command
 
 from linkscale.base.errors import InputError
 from linkscale.cli.app import build_app, run
 from linkscale.report import schema
 from linkscale.report.json_document import encode, plan_document, predict_document
+from tests.report.fixtures import JOB, STRATEGY, estimate, plan_result
 
 ROOT = Path(__file__).parents[2]
 

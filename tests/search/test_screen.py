@@ -7,7 +7,6 @@ import random
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.search.small import MIXED, PROFILE, axes, cluster, every_legal, job
 
 from linkscale.estimate import estimate_step, evaluate
 from linkscale.search.axes import wide_axes
@@ -15,6 +14,7 @@ from linkscale.search.constraints import Constraints
 from linkscale.search.screen import screen
 from linkscale.search.space import groups
 from linkscale.workload import decoder
+from tests.search.small import MIXED, PROFILE, axes, cluster, every_legal, job
 
 
 def test_a_batch_equals_its_members_bit_for_bit() -> None:

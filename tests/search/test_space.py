@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tests.search.small import MIXED, PROFILE, axes, cluster, every_legal, job
-
 from linkscale.estimate import evaluate
 from linkscale.plan.legality import check
 from linkscale.plan.strategy import Choices, Strategy
@@ -11,6 +9,7 @@ from linkscale.search.axes import default_axes, wide_axes
 from linkscale.search.constraints import Constraints
 from linkscale.search.space import Group, groups
 from linkscale.workload import decoder
+from tests.search.small import MIXED, PROFILE, axes, cluster, every_legal, job
 
 
 def rows(found: list[Group]) -> list[Strategy]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.workload.families import LLAMA, cases
 
 from linkscale.base.errors import InputError
 from linkscale.workload import from_config, load_architecture, packaged_config, packaged_models
 from linkscale.workload.architecture import Architecture
+from tests.workload.families import LLAMA, cases
 
 SAMPLES = Path(__file__).parents[1] / "data" / "models"
 DATA = {"model_type": "llama", **LLAMA}

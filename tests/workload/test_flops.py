@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.workload.classes import real_flops
-from tests.workload.families import TOKENS, case_id, cases
 
 from linkscale.workload import from_config
 from linkscale.workload.counts import attention_flops_per_token, matmul_flops_per_token
+from tests.workload.classes import real_flops
+from tests.workload.families import TOKENS, case_id, cases
 
 
 def counted(data, tokens):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.workload.classes import real_params
-from tests.workload.families import LLAMA, case_id, cases
 
 from linkscale.workload import from_config, load_architecture, packaged_config, packaged_models, params
 from linkscale.workload.families import FAMILIES
+from tests.workload.classes import real_params
+from tests.workload.families import LLAMA, case_id, cases
 
 SAMPLES = Path(__file__).parents[1] / "data" / "models"
 DENSE_SAMPLES = sorted(p for p in SAMPLES.glob("*.config.json") if json.loads(p.read_text())["model_type"] in FAMILIES)

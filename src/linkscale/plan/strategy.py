@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -126,7 +126,7 @@ class StrategyBatch:
 
     def row(self, index: int) -> Strategy:
         """Return one strategy of the batch."""
-        numbers = {name: int(getattr(self, name)[index]) for name in NUMBERS}
+        numbers: dict[str, Any] = {name: int(getattr(self, name)[index]) for name in NUMBERS}
         return Strategy(**msgspec.structs.asdict(self.choices), **numbers)
 
     def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> StrategyBatch:
