@@ -51,6 +51,7 @@ def test_nearest_name():
     assert "did you mean 'falcon-180b'?" in refused("falcon-160b")
     assert "unknown model" in refused("someone/gpt2")
     assert "unknown model" in refused("x" * 5000)
+    assert "unknown model ''" in refused("")
 
 
 def test_what_exists_and_looks_like_a_path_is_read(tmp_path, monkeypatch):

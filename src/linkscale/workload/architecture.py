@@ -25,8 +25,8 @@ class Architecture(Model, frozen=True):
     ``ffn_hidden`` is the width after the activation. ``norms`` counts norms before the halves of a layer: 2, or 1 where
     attention and MLP share one (parallel residual). ``norm_at``: whether a half norms its input, its output, or both.
     ``qk_norm``: queries and keys are normed per head or over all features. ``lm_head_bias``: bias on the output
-    projection. ``rotary_dim``: features of each head that rotate (0: all). ``max_positions``: rows of the table of
-    learned positions, two spare ones of OPT included.
+    projection. ``rotary_dim``: features of each head that rotate (0: all). ``max_positions``: the longest
+    sequence (0: not stated); a table of learned positions has so many rows, and OPT's ``spare_positions`` more.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Architecture(Model, frozen=True):
     norm_at: NormPlace = "input"
     positions: Positions = "rope"
     max_positions: int = 0
+    spare_positions: int = 0
     rotary_dim: int = 0
     tied_embeddings: bool = False
     qkv_bias: bool = False

@@ -40,7 +40,7 @@ def load_architecture(text: str) -> Architecture:
     spelt_as_path = "/" in text or "\\" in text or path.suffix.lower() == ".json"
     if name is not None and not (spelt_as_path and _exists(path)):
         return packaged_architecture(name)
-    if _exists(path) or path.suffix.lower() == ".json":
+    if text.strip() and (_exists(path) or path.suffix.lower() == ".json"):
         return _read(path)
     raise unknown_name("model", text if len(text) <= LONGEST else text[:LONGEST] + "…", packaged_models())
 

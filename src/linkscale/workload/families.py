@@ -320,7 +320,8 @@ def opt(f: Fields) -> Shape:
     affine = f.flag("layer_norm_elementwise_affine", True)
     return {
         **shape, "ffn_hidden": f.count("ffn_dim"), "positions": "learned",
-        "max_positions": f.count("max_position_embeddings") + 2, "activation": f.text("activation_function", "relu"),
+        "max_positions": f.count("max_position_embeddings"), "spare_positions": 2,
+        "activation": f.text("activation_function", "relu"),
         "norm_at": "input" if first else "output", "norm_weight": affine, "norm_bias": affine,
         "final_norm": first and not f.flag("_remove_final_layer_norm", False),
         "dropout": f.share("dropout", 0.1) > 0,

@@ -48,7 +48,8 @@ def decoder(arch: Architecture) -> Decoder:
 def _embeddings(arch: Architecture) -> tuple[Op, ...]:
     ops: list[Op] = [Embedding(name="tokens", rows=arch.vocab, size=arch.hidden)]
     if arch.positions == "learned":
-        ops.append(Embedding(name="positions", rows=arch.max_positions, size=arch.hidden, vocab_parallel=False))
+        rows = arch.max_positions + arch.spare_positions
+        ops.append(Embedding(name="positions", rows=rows, size=arch.hidden, vocab_parallel=False))
     if arch.embedding_norm:
         ops.append(_norm(arch, "embedding norm"))
     if arch.dropout:
