@@ -50,8 +50,9 @@ def test_messages_are_divided_by_tp_under_sequence_parallelism() -> None:
 
 def test_without_sequence_parallelism_the_boundary_is_gathered_again() -> None:
     layout = {"tp": 8, "pp": 4, "dp": 1, "global_batch": 16}
-    plain = message(estimate(**layout, sequence_parallel=False), "pp", "activations and gradients")
-    assert plain[3] > message(estimate(**layout), "pp", "activations and gradients")[3]
+    plain, split = estimate(**layout, sequence_parallel=False), estimate(**layout)
+    assert message(plain, "pp", "scattered boundary")[3] > 0
+    assert plain.breakdown_s["pp"][0] > split.breakdown_s["pp"][0]
 
 
 def test_overlapped_messages_stay_exposed_in_warm_up_and_cool_down() -> None:
@@ -64,7 +65,7 @@ def test_overlapped_messages_stay_exposed_in_warm_up_and_cool_down() -> None:
 def test_plain_1f1b_waits_for_its_messages() -> None:
     layout = {"tp": 8, "pp": 4, "vpp": 1, "dp": 1}
     few = message(estimate(16, **layout), "pp", "activations and gradients")
-    assert few[3] == pytest.approx(2 * (16 + 4 - 1) * few[2])
+    assert few[3] == pytest.approx(2 * 16 * few[2]) == pytest.approx(few[1] * few[2])
 
 
 def test_the_head_makes_the_last_stage_the_slowest() -> None:

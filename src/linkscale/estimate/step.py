@@ -96,12 +96,12 @@ def evaluate(
     layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp)
     share = _recomputed_share(n, layers)
     stages = _stages(unit, n, layers, share)
-    p2p = _pipeline_message(unit, n, choices, net)
+    p2p = _pipeline_messages(unit, n, choices, net)
     groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
     work = _first_stage(unit, n, layers, share)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(_norm_message(n, net))
-    messages = [*_tp_messages(unit, n, layers, net), p2p, *exchange]
+    messages = [*_tp_messages(unit, n, layers, choices, net), *p2p, *exchange]
     breakdown = _breakdown(unit, n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
     step = np.zeros_like(n.tp)
@@ -176,28 +176,32 @@ def _stage(
     return compute, count * share * layer.recompute_s, tp, host
 
 
-def _pipeline_message(unit: Units, n: Numbers, choices: Choices, net: Network) -> Message:
+def _pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -> list[Message]:
     """Activations and their gradients to the neighbouring stages.
 
     A message is the boundary tensor, 1/tp of it per rank: sequence parallelism holds it so, and without it Megatron
     scatters it and gathers it again behind the link (Narayanan et al. 2021, section 4.1). Interleaving sends it vpp
     times as often. Without overlap every micro-batch waits for one message each way; with it (interleaved
-    schedules only) warm-up and cool-down still do.
+    schedules only) warm-up and cool-down still do, pp - 1 times each way.
     """
     size = unit.exchange.size_bytes / n.tp
     neighbours = group_geometry(np.minimum(n.pp, 2.0), n.tp * n.cp * n.dp, net.domain_gpus)
+    piped = np.where(n.pp > 1, 1.0, 0.0)
+    count = 2.0 * n.micro_batches * n.vpp * piped
+    waited = np.where(_blocking(n, choices) > 0, count, np.minimum(count, 2.0 * (n.pp - 1.0)))
     one = collective_s("send_recv", size, neighbours, net)
-    again = np.zeros_like(n.tp)
+    messages = [Message("pp", "activations and gradients", "send_recv", size, count, one, neighbours, waited * one.time_s)]
     if not choices.sequence_parallel:
         tensor = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-        again = collective_s("all_gather", unit.exchange.size_bytes, tensor, net).time_s
-    hidden = choices.overlap_p2p & (n.vpp > 1)
-    rounds = np.where(hidden, n.pp - 1.0, n.micro_batches * n.vpp + n.pp - 1.0)
-    piped = np.where(n.pp > 1, 1.0, 0.0)
-    return Message(
-        "pp", "activations and gradients", "send_recv", size, 2.0 * n.micro_batches * n.vpp * piped, one, neighbours,
-        2.0 * rounds * (one.time_s + again) * piped,
-    )  # fmt: skip
+        again = collective_s("all_gather", unit.exchange.size_bytes, tensor, net)
+        whole = unit.exchange.size_bytes
+        messages.append(Message("pp", "scattered boundary", "all_gather", whole, count, again, tensor, waited * again.time_s))
+    return messages
+
+
+def _blocking(n: Numbers, choices: Choices) -> FloatArray:
+    """1 where every boundary message is waited for: only interleaved schedules overlap them."""
+    return np.where(choices.overlap_p2p & (n.vpp > 1), 0.0, 1.0)
 
 
 def _norm_message(n: Numbers, net: Network) -> Message:
@@ -214,7 +218,7 @@ def _norm_message(n: Numbers, net: Network) -> Message:
     return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
 
 
-def _tp_messages(unit: Units, n: Numbers, layers: StageLayers, net: Network) -> list[Message]:
+def _tp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, net: Network) -> list[Message]:
     """The exchanges of the critical stage; their exposed seconds stand in the breakdown's tp."""
     exchange = unit.exchange
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
@@ -222,7 +226,7 @@ def _tp_messages(unit: Units, n: Numbers, layers: StageLayers, net: Network) -> 
     time = unit.layer
     exposed = n.micro_batches * layers.middle * (time.tp_forward_s + time.tp_backward_s + time.tp_recompute_s)
     again = np.where(time.tp_recompute_s > 0, 1.0, 0.0)
-    if exchange.gather is exchange.reduce:
+    if not choices.sequence_parallel:
         count = calls * (2.0 + again)
         return [Message("tp", "activations", "all_reduce", exchange.size_bytes, count, exchange.reduce, group, exposed)]
     total = exchange.gather.time_s * 3.0 + exchange.reduce.time_s * 2.0
@@ -253,16 +257,19 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
 
 
 def _breakdown(
-    unit: Units, n: Numbers, stages: _Stages, p2p: Message, exchange: list[Message], groups: DpGroups, work: StageWork,
+    unit: Units, n: Numbers, stages: _Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
     cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
 ) -> dict[str, FloatArray]:  # fmt: skip
     none = np.zeros_like(n.tp)
-    dp = none
+    dp, pp = none, none
     for message in exchange:
         dp = dp + message.exposed_s
+    for message in p2p:
+        pp = pp + message.exposed_s
     shards = groups.shard.size
     update = optimizer_s(work.params, shards, dev, choices)
-    bubble = stages.others / n.vpp
+    # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
+    bubble = stages.others / n.vpp + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * _blocking(n, choices)
     wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stages.busy + bubble)
     return {
         "compute": n.micro_batches * stages.compute,
@@ -270,7 +277,7 @@ def _breakdown(
         "tp": n.micro_batches * stages.tp,
         "cp": none,
         "ep": none,
-        "pp": p2p.exposed_s,
+        "pp": pp,
         "dp": dp,
         "bubble": bubble,
         "optimizer": np.asarray(update) + none,
