@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 import typer
@@ -117,4 +116,4 @@ def test_a_full_disk_is_one_line():
 
 def test_shell_completion_offers_the_verbs():
     done = linkscale(_LINKSCALE_COMPLETE="complete_bash", COMP_WORDS="linkscale ", COMP_CWORD="1")
-    assert set(done.stdout.split()) == {verb for verb in shell.VERBS if find_spec(f"linkscale.cli.{verb}")}
+    assert done.stdout.split() == list(shell.VERBS)

@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -44,8 +43,7 @@ def build_app() -> typer.Typer:
     )
     app.callback()(_root)
     for verb in VERBS:
-        if find_spec(f"linkscale.cli.{verb}"):
-            import_module(f"linkscale.cli.{verb}").register(app)
+        import_module(f"linkscale.cli.{verb}").register(app)
     return app
 
 

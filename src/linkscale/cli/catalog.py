@@ -13,7 +13,7 @@ KINDS = ("gpus", "systems", "nics", "switches", "nvswitches", "models")
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(name="catalog")(catalog)
+    app.command(name="catalog", short_help="List hardware and models, every fact with its source.")(catalog)
 
 
 def _kinds() -> list[str]:

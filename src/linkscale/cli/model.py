@@ -17,7 +17,7 @@ def _names() -> list[str]:
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(name="model")(model)
+    app.command(name="model", short_help="Show the layers, exact parameters and FLOPs of a model.")(model)
 
 
 def model(
