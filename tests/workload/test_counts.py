@@ -68,6 +68,16 @@ def test_halves_in_parallel_keep_the_input_of_the_layer_once(name, inputs):
     assert sum(_kept_bytes(op) for op in group.ops) == 2 * (inputs * arch.hidden + inside)
 
 
+@pytest.mark.parametrize("name", ["llama-3.1-405b", "qwen2.5-72b", "qwen3-32b", "gpt3-175b"])
+def test_a_gated_mlp_keeps_gate_up_and_their_product(name):
+    """Backward of silu(gate) * up needs both; the down projection needs the product. A plain MLP keeps two tensors."""
+    arch = load_architecture(name)
+    (group,) = decoder(arch).groups
+    tensors = 3 if arch.gated_mlp else 2
+    inside = [op for op in group.ops if getattr(op, "name", "") in (arch.activation, "down")]
+    assert sum(_kept_bytes(op) for op in inside) == 2 * tensors * arch.ffn_hidden
+
+
 def _kept_bytes(op):
     match op:
         case Gemm():
