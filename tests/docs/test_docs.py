@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 from pathlib import Path
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import linkscale
+from linkscale.plan.strategy import Strategy
 
 import refresh
 
 PAGES = [refresh.ROOT / "README.md", *sorted((refresh.ROOT / "docs").rglob("*.md"))]
+SCHEMAS = refresh.ROOT / "src/linkscale/report/schemas"
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)")
@@ -65,3 +68,17 @@ def test_every_example_is_run_by_some_page():
     shown = "\n".join(page.read_text() for page in refresh.pages())
     examples = [path.name for path in (refresh.ROOT / "examples").iterdir() if path.name != "README.md"]
     assert [example for example in examples if f"examples/{example}" not in shown] == []
+
+
+def test_the_reference_names_every_field_of_a_strategy():
+    page = (refresh.ROOT / "docs/reference/strategy.md").read_text()
+    assert [field for field in Strategy.__struct_fields__ if f"`{field}`" not in page] == []
+
+
+def test_the_reference_names_every_key_of_every_document():
+    page = (refresh.ROOT / "docs/reference/json.md").read_text()
+    schemas = {path.stem: json.loads(path.read_text()) for path in SCHEMAS.glob("*.json")}
+    assert {"predict", "plan", "model", "catalog", "validate"} <= set(schemas)
+    sections = {verb: page.partition(f"## linkscale.{verb}/1")[2].partition("\n## ")[0] for verb in schemas}
+    keys = [(verb, key) for verb, schema in schemas.items() for key in schema["properties"] if key != "schema"]
+    assert [(verb, key) for verb, key in keys if not re.search(rf"`{key}\b", sections[verb])] == []
