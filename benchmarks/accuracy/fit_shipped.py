@@ -1,6 +1,6 @@
 """Fit the shipped parameters and write them with the rows they rest on.
 
-python benchmarks/accuracy/fit_shipped.py RUNS.csv            fit, print, write profile/data/fitted.yaml and fitted_rows.csv
+python benchmarks/accuracy/fit_shipped.py RUNS.csv             fit, print, write profile/data/fitted.yaml and its rows
 python benchmarks/accuracy/fit_shipped.py RUNS.csv --families  leave one family of sources out, predict it, print errors
 """
 
@@ -70,7 +70,8 @@ def report(cases: list[Case], fit: Fit) -> None:
     for case, residual in zip(cases, fit.residuals, strict=True):
         by_source[case.source_key].append(float(residual))
     for source, errors in by_source.items():
-        print(f"{source:28} n {len(errors):3}  median |error| {np.median(np.abs(np.expm1(errors))):6.1%}  bias {np.median(errors):+6.1%}")
+        size = np.median(np.abs(np.expm1(errors)))
+        print(f"{source:28} n {len(errors):3}  median |error| {size:6.1%}  bias {np.median(errors):+6.1%}")
 
 
 def leave_out(cases: list[Case]) -> None:
@@ -82,7 +83,8 @@ def leave_out(cases: list[Case]) -> None:
         fit = fit_shipped([c for c in cases if not c.source_key.startswith(keys) and identifies(c)])
         errors = np.expm1(log_errors(held, fit.values))
         size = np.abs(errors)
-        print(f"{family:12}{len(held):5}{np.median(size):9.1%}{np.quantile(size, 0.9):9.1%}{np.median(errors):+9.1%}", flush=True)
+        found = f"{np.median(size):9.1%}{np.quantile(size, 0.9):9.1%}{np.median(errors):+9.1%}"
+        print(f"{family:12}{len(held):5}{found}", flush=True)
 
 
 def write(cases: Iterable[Case], fit: Fit) -> None:
@@ -97,8 +99,9 @@ def write(cases: Iterable[Case], fit: Fit) -> None:
         return f"  {generation}: {{gemm_sustained: {{bf16: {h}, fp16: {h}, tf32: {h}, fp32: {h}{tail}}}}}\n"
 
     text = (
-        "# Parameters that no table gives, fitted to published runs by benchmarks/accuracy/fit_shipped.py; the rows and\n"
-        "# their measured step times are in fitted_rows.csv. Ada and CDNA 3 borrow Ampere's share: no run of theirs is known.\n"
+        "# Parameters that no table gives, fitted to published runs by benchmarks/accuracy/fit_shipped.py; the rows\n"
+        "# and their measured step times are in fitted_rows.csv. Ada and CDNA 3 borrow Ampere's share: no\n"
+        "# run of theirs is known.\n"
         f"all:\n  ops_per_kernel: {{eager: {value['ops_per_kernel eager']}, compiled: 1.5}}\n"
         f"  ring_overlap: {value['ring_overlap']}\ngenerations:\n"
         + row("volta", None, "volta") + row("ampere", None, "ampere") + row("ada", half["ampere"], "ampere")

@@ -27,11 +27,11 @@ GPT = Architecture(
 def cluster(gpus: int, *, nic_gbps: float = 200.0, gpu: Gpu = A100) -> Cluster:
     """Return DGX A100 nodes with one port per GPU."""
     rate = nic_gbps / 8 * 1e9
-    return Cluster(
-        name="test", gpu=gpu, gpus=gpus, gpus_per_node=8, host_cpu="amd",
-        scaleup=ScaleUp(kind="nvswitch", domain_gpus=8, bandwidth_bytes_per_s=gpu.nvlink_bandwidth_bytes_per_s),
-        scaleout=ScaleOut(kind="infiniband", bandwidth_bytes_per_s=rate, ports_per_node=8, port_bandwidth_bytes_per_s=rate),
+    up = ScaleUp(kind="nvswitch", domain_gpus=8, bandwidth_bytes_per_s=gpu.nvlink_bandwidth_bytes_per_s)
+    out = ScaleOut(
+        kind="infiniband", bandwidth_bytes_per_s=rate, ports_per_node=8, port_bandwidth_bytes_per_s=rate
     )  # fmt: skip
+    return Cluster(name="test", gpu=gpu, gpus=gpus, gpus_per_node=8, host_cpu="amd", scaleup=up, scaleout=out)
 
 
 def estimate(

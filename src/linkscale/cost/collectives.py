@@ -60,9 +60,7 @@ def collective_s(kind: Kind, size_bytes: Number, group: GroupGeometry, net: Netw
     )
 
 
-def _candidates(
-    kind: Kind, size: FloatArray, group: GroupGeometry, net: Network
-) -> list[tuple[str, int, FloatArray]]:
+def _candidates(kind: Kind, size: FloatArray, group: GroupGeometry, net: Network) -> list[tuple[str, int, FloatArray]]:
     if kind == "send_recv":
         return [("p2p", 2, _send_recv(size, group, net))]
     found = [("ring", p, _ring(kind, size, group, net, p)) for p in _protocols(net)]
@@ -156,7 +154,8 @@ def _nvls_tree(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArr
     _, inter = _bus(group, net)
     crossing = np.where(group.domains > 2.0, 0.5 * inter, inter)
     depth = _depth(group)
-    time = net.nvls_s + 2.0 * depth * net.nvls_tree_inter_s + _filled(size, np.minimum(_nvls_rate(group, net), crossing))
+    rate = np.minimum(_nvls_rate(group, net), crossing)
+    time = net.nvls_s + 2.0 * depth * net.nvls_tree_inter_s + _filled(size, rate)
     return np.where((group.domains > 1.0) & (group.per_domain > 1.0), time, np.inf)
 
 
@@ -165,7 +164,5 @@ def _send_recv(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArr
     crosses = group.domains > 1.0
     # A GPU without links has no neighbour to send to; the quotient still has to be a number.
     rate = np.maximum(1.0, np.where(crosses, net.inter_bytes_per_s, net.intra_bytes_per_s))
-    latency = np.where(
-        crosses, net.ring_inter_s[2] + net.base_ring_s[2], net.ring_intra_s[2] + net.base_ring_s[2]
-    )
+    latency = np.where(crosses, net.ring_inter_s[2] + net.base_ring_s[2], net.ring_intra_s[2] + net.base_ring_s[2])
     return latency + size / rate

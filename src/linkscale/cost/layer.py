@@ -70,6 +70,7 @@ class OpsCost:
     attention_saved_bytes: Number = 0.0
     """The part of them that only the attention core needs (scores, probabilities)."""
     gemm_output_bytes: Number = 0.0
+    attention_output_bytes: Number = 0.0
     column_dgrad_s: list[FloatArray] = field(default_factory=list)
     column_wgrad_s: list[FloatArray] = field(default_factory=list)
     width: int = 0
@@ -140,6 +141,7 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
     qkv = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
     total.saved_bytes += 2.0 * qkv * part.tokens / part.tp + score_bytes
     total.attention_saved_bytes += score_bytes
+    total.attention_output_bytes += 2.0 * op.heads * op.v_dim * part.tokens / part.tp
 
 
 def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionTime, Number]:

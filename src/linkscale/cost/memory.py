@@ -14,9 +14,17 @@ from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 
-# CUDA context, libraries and NCCL's channel buffers; and the allocator's unused share of what it holds.
-CONTEXT_BYTES = 1.5e9
+# CUDA context and libraries; NCCL's buffers of one communicator (channels x peers x 4 MiB x protocols); and the
+# allocator's unused share of what it holds.
+CONTEXT_BYTES = 1.0e9
+COMMUNICATOR_BYTES = 0.4e9
 FRAGMENTATION = 0.05
+# fp32 master weight and two fp32 moments. The fp32 copy of 16-bit gradients lives only in the optimizer step, when
+# activations are gone.
+ADAM_BYTES = 12.0
+# Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
+# loss keeps the fp32 probabilities too.
+LOGIT_BYTES = {"written": 16.0, "fused": 12.0}
 
 
 @dataclass(frozen=True)
@@ -38,22 +46,17 @@ def state_bytes(params: Number, unit_params: Number, shards: Number, choices: Ch
     grad = DTYPE_BYTES[choices.grad_dtype]
     match choices.sharding:
         case "none":
-            return StateBytes(2.0 * params, grad * params, _adam(choices) * params)
+            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params)
         case "zero1":
-            return StateBytes(2.0 * params, grad * params, _adam(choices) * params / shards)
+            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params / shards)
         case "zero2":
-            held = grad * params / shards + grad * unit_params
-            return StateBytes(2.0 * params, held, _adam(choices) * params / shards)
+            held = grad * params if choices.no_sync else grad * params / shards + grad * unit_params
+            return StateBytes(2.0 * params, held, ADAM_BYTES * params / shards)
         case "zero3" | "hsdp":
             # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
             weights = 4.0 * params / shards + 2.0 * 2.0 * unit_params
             whole = grad * params if choices.no_sync else 2.0 * unit_params
             return StateBytes(weights, 4.0 * params / shards + whole, 8.0 * params / shards)
-
-
-def _adam(choices: Choices) -> float:
-    """Bytes per parameter: fp32 master, two fp32 moments, and fp32 gradients where those kept are 16-bit."""
-    return 12.0 + (4.0 if choices.grad_dtype != "fp32" and choices.stack == "megatron" else 0.0)
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:
@@ -63,8 +66,9 @@ def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArra
         if part.choices.stack == "megatron":
             kept = kept - cost.attention_saved_bytes
         else:
-            # Per-operation checkpointing keeps the input and every second product.
-            kept = np.minimum(kept, checkpoint_bytes(part, hidden) + 0.5 * cost.gemm_output_bytes)
+            # Per-operation checkpointing keeps the input, attention's output and every second product.
+            products = 0.5 * cost.gemm_output_bytes + cost.attention_output_bytes
+            kept = np.minimum(kept, checkpoint_bytes(part, hidden) + products)
     return np.asarray(kept)
 
 
@@ -74,6 +78,7 @@ def checkpoint_bytes(part: Slice, hidden: int) -> FloatArray:
 
 
 def logits_bytes(part: Slice, vocab: int, shard_vocab: bool) -> FloatArray:
-    """Peak bytes of logits and loss on the last stage: 16-bit logits, their fp32 copy and its gradient."""
+    """Peak bytes of logits and loss on the last stage; Megatron's loss works in place, others fuse when compiled."""
     rows = vocab / part.tp if shard_vocab else np.full_like(part.tp, vocab)
-    return part.tokens * rows * (2.0 + 4.0 + 4.0)
+    fused = part.choices.compile or part.choices.stack == "megatron"
+    return part.tokens * rows * LOGIT_BYTES["fused" if fused else "written"]

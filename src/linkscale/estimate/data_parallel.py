@@ -83,8 +83,9 @@ def dp_groups(
 
 
 def dp_messages(
-    work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices, net: Network, memory_bytes_per_s: float
-) -> list[Message]:
+    work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices, net: Network,
+    memory_bytes_per_s: float,
+) -> list[Message]:  # fmt: skip
     """Price the data-parallel exchange of one step by its kind of sharding."""
     match choices.sharding:
         case "zero3" | "hsdp":
@@ -127,9 +128,11 @@ def _own_bucket(groups: DpGroups, choices: Choices) -> FloatArray:
 
 
 def _parameters(work: StageWork, groups: DpGroups, choices: Choices, net: Network) -> Message:
-    """A distributed optimizer's parameters are gathered behind the next step's first forward; its first bucket is not."""
+    """Parameters of a distributed optimizer are gathered behind the next step's first forward, but for one bucket."""
     total = work.params * DTYPE_BYTES[choices.param_dtype]
-    bucket = np.minimum(total, _own_bucket(groups, choices) * DTYPE_BYTES[choices.param_dtype] / DTYPE_BYTES[choices.grad_dtype])  # noqa: E501
+    bucket = np.minimum(
+        total, _own_bucket(groups, choices) * DTYPE_BYTES[choices.param_dtype] / DTYPE_BYTES[choices.grad_dtype]
+    )
     count = np.ceil(total / bucket)
     one = collective_s("all_gather", total / count, groups.shard, net)
     all_s = count * one.time_s

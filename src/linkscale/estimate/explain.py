@@ -110,7 +110,8 @@ def _warnings(model: Decoder, cluster: Cluster, strategy: Strategy, found: Batch
     notes = []
     if strategy.tp * strategy.cp > cluster.scaleup.domain_gpus:
         notes.append(
-            f"tensor-parallel group of {strategy.tp} GPUs leaves the scale-up domain of {cluster.scaleup.domain_gpus} GPUs"
+            f"tensor-parallel group of {strategy.tp} GPUs leaves the scale-up domain of "
+            f"{cluster.scaleup.domain_gpus} GPUs"
         )
     if not found.fits[0]:
         over = (float(found.memory.device[0]) - found.capacity_bytes) / 1e9

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from linkscale.cost.kernels import FloatArray
-from linkscale.cost.memory import CONTEXT_BYTES, FRAGMENTATION, state_bytes
+from linkscale.cost.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, FRAGMENTATION, state_bytes
 from linkscale.estimate.data_parallel import DpGroups
+from linkscale.estimate.numbers import Numbers
 from linkscale.estimate.pipeline import StageLayers, chunks_in_flight
 from linkscale.estimate.units import Units
 from linkscale.plan.strategy import Choices
-
-if TYPE_CHECKING:
-    from linkscale.estimate.step import Numbers
 
 CAUSES = ("weights", "gradients", "optimizer", "activations", "logits", "buffers")
 
@@ -30,6 +27,8 @@ class MemoryBytes:
     activations: FloatArray
     logits: FloatArray
     buffers: FloatArray
+    communicators: FloatArray
+    """How many communicators the GPU belongs to."""
 
     @property
     def allocated(self) -> FloatArray:
@@ -44,23 +43,30 @@ class MemoryBytes:
     @property
     def device(self) -> FloatArray:
         """What the driver reports: the allocator's share, the context and NCCL's buffers."""
-        return self.reserved + CONTEXT_BYTES
+        return self.reserved + CONTEXT_BYTES + COMMUNICATOR_BYTES * self.communicators
 
 
 def memory_bytes(unit: Units, n: Numbers, layers: StageLayers, groups: DpGroups, choices: Choices) -> MemoryBytes:
     """Take the fullest of the first, second and last stage."""
-    one = n.pp == 1
-    zero, whole = np.zeros_like(n.tp), np.ones_like(n.tp)
+    zero, whole, one = np.zeros_like(n.tp), np.ones_like(n.tp), np.where(n.pp == 1, 1.0, 0.0)
+    second = np.minimum(1.0, n.pp - 1.0)
     stages = [
-        _stage(unit, n, layers.first, zero, whole, np.where(one, 1.0, 0.0), groups, choices),
-        _stage(unit, n, layers.middle, np.minimum(1.0, n.pp - 1.0), np.where(one, 1.0, 0.0), np.where(one, 1.0, 0.0), groups, choices),
-        _stage(unit, n, layers.last, n.pp - 1.0, np.where(one, 1.0, 0.0), whole, groups, choices),
-    ]  # fmt: skip
+        _stage(unit, n, layers.first, zero, whole, one, groups, choices),
+        _stage(unit, n, layers.middle, second, one, one, groups, choices),
+        _stage(unit, n, layers.last, n.pp - 1.0, one, whole, groups, choices),
+    ]
     best = stages[0]
     for stage in stages[1:]:
         fuller = stage.allocated > best.allocated
-        best = MemoryBytes(**{c: np.where(fuller, getattr(stage, c), getattr(best, c)) for c in CAUSES})
+        chosen = {c: np.where(fuller, getattr(stage, c), getattr(best, c)) for c in CAUSES}
+        best = MemoryBytes(**chosen, communicators=best.communicators)
     return best
+
+
+def _communicators(n: Numbers) -> FloatArray:
+    """One for each parallel dimension in use, and one of all ranks."""
+    used = 1.0 * (n.tp > 1) + (n.cp > 1) + 2.0 * (n.pp > 1) + (n.dp > 1)
+    return used + np.where(n.tp * n.cp * n.pp * n.dp > 1, 1.0, 0.0)
 
 
 def _stage(
@@ -77,14 +83,17 @@ def _stage(
     return MemoryBytes(
         weights=np.asarray(state.weights), gradients=np.asarray(state.gradients),
         optimizer=np.asarray(state.optimizer), activations=kept, logits=head * unit.logits_bytes, buffers=buffers,
+        communicators=_communicators(n),
     )  # fmt: skip
 
 
 def _kept_bytes(unit: Units, n: Numbers, count: FloatArray, chunks: FloatArray, choices: Choices) -> FloatArray:
-    """Activations of the micro-batches in flight; under full recomputation one layer is whole while it is redone."""
+    """Activations of the micro-batches in flight; where a layer is recomputed, one is whole while that is done."""
     layers_held = chunks * count / n.vpp
-    if choices.recompute != "full":
+    if choices.recompute == "none":
         return layers_held * unit.activation_bytes
+    if choices.recompute == "selective":
+        return layers_held * unit.activation_bytes + (unit.whole_activation_bytes - unit.activation_bytes)
     share = np.where(n.recompute_layers > 0, np.minimum(1.0, n.recompute_layers / np.maximum(count, 1.0)), 1.0)
     held = share * unit.checkpoint_bytes + (1.0 - share) * unit.activation_bytes
-    return layers_held * held + unit.activation_bytes
+    return layers_held * held + unit.whole_activation_bytes

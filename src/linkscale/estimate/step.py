@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from linkscale.cost.collectives import CollectiveTime, collective_s
 from linkscale.cost.device import Device, device
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.layer import Slice
@@ -19,29 +18,15 @@ from linkscale.cost.waiting import expected_slowest
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_groups, dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
+from linkscale.estimate.messages import blocking, norm_message, pipeline_messages, tp_messages
+from linkscale.estimate.numbers import Numbers, numbers_of
 from linkscale.estimate.pipeline import StageLayers, stage_layers
 from linkscale.estimate.units import Units, units
 from linkscale.plan.strategy import Choices, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
-from linkscale.topology.groups import GroupGeometry, group_geometry
+from linkscale.topology.groups import group_geometry
 from linkscale.workload.counts import Decoder
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The numeric half of a batch as floats, and the micro-batches per replica."""
-
-    tp: FloatArray
-    pp: FloatArray
-    vpp: FloatArray
-    dp: FloatArray
-    cp: FloatArray
-    micro_batch: FloatArray
-    recompute_layers: FloatArray
-    shard_domain: FloatArray
-    bucket_bytes: FloatArray
-    micro_batches: FloatArray
 
 
 @dataclass(frozen=True)
@@ -88,7 +73,7 @@ def evaluate(
     ``step = m * slowest stage + bubble + exposed communication + optimizer + waiting``; each term's formula stands
     in the function that computes it.
     """
-    n = _numbers(batch, global_batch)
+    n = numbers_of(batch, global_batch)
     choices = batch.choices
     net = network(cluster, profile)
     dev = device(cluster.gpu, choices, profile)
@@ -96,27 +81,18 @@ def evaluate(
     layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp)
     share = _recomputed_share(n, layers)
     stages = _stages(unit, n, layers, share)
-    p2p = _pipeline_messages(unit, n, choices, net)
+    p2p = pipeline_messages(unit, n, choices, net)
     groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
     work = _first_stage(unit, n, layers, share)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
-    exchange.append(_norm_message(n, net))
-    messages = [*_tp_messages(unit, n, layers, choices, net), *p2p, *exchange]
-    breakdown = _breakdown(unit, n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
+    exchange.append(norm_message(n, net))
+    messages = [*tp_messages(unit, n, layers, choices, net), *p2p, *exchange]
+    breakdown = _breakdown(n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
     step = np.zeros_like(n.tp)
     for seconds in breakdown.values():
         step = step + seconds
     return BatchEstimate(step, breakdown, memory, cluster.gpu.memory_bytes, messages, unit, n)
-
-
-def _numbers(batch: StrategyBatch, global_batch: int) -> Numbers:
-    values = {
-        name: np.asarray(getattr(batch, name), dtype=np.float64)
-        for name in Numbers.__dataclass_fields__
-        if name != "micro_batches"
-    }
-    return Numbers(**values, micro_batches=global_batch / (values["dp"] * values["micro_batch"]))
 
 
 def _units(
@@ -176,67 +152,6 @@ def _stage(
     return compute, count * share * layer.recompute_s, tp, host
 
 
-def _pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -> list[Message]:
-    """Activations and their gradients to the neighbouring stages.
-
-    A message is the boundary tensor, 1/tp of it per rank: sequence parallelism holds it so, and without it Megatron
-    scatters it and gathers it again behind the link (Narayanan et al. 2021, section 4.1). Interleaving sends it vpp
-    times as often. Without overlap every micro-batch waits for one message each way; with it (interleaved
-    schedules only) warm-up and cool-down still do, pp - 1 times each way.
-    """
-    size = unit.exchange.size_bytes / n.tp
-    neighbours = group_geometry(np.minimum(n.pp, 2.0), n.tp * n.cp * n.dp, net.domain_gpus)
-    piped = np.where(n.pp > 1, 1.0, 0.0)
-    count = 2.0 * n.micro_batches * n.vpp * piped
-    waited = np.where(_blocking(n, choices) > 0, count, np.minimum(count, 2.0 * (n.pp - 1.0)))
-    one = collective_s("send_recv", size, neighbours, net)
-    messages = [Message("pp", "activations and gradients", "send_recv", size, count, one, neighbours, waited * one.time_s)]
-    if not choices.sequence_parallel:
-        tensor = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-        again = collective_s("all_gather", unit.exchange.size_bytes, tensor, net)
-        whole = unit.exchange.size_bytes
-        messages.append(Message("pp", "scattered boundary", "all_gather", whole, count, again, tensor, waited * again.time_s))
-    return messages
-
-
-def _blocking(n: Numbers, choices: Choices) -> FloatArray:
-    """1 where every boundary message is waited for: only interleaved schedules overlap them."""
-    return np.where(choices.overlap_p2p & (n.vpp > 1), 0.0, 1.0)
-
-
-def _norm_message(n: Numbers, net: Network) -> Message:
-    """The gradient norm: one number summed over all ranks before clipping, exposed."""
-    ranks = n.tp * n.cp * n.pp * n.dp
-
-    def price(rows: npt.NDArray[np.intp]) -> tuple[GroupGeometry, CollectiveTime]:
-        everyone = group_geometry(ranks[rows], np.ones(len(rows)), net.domain_gpus)
-        return everyone, collective_s("all_reduce", 4.0, everyone, net)
-
-    # Every strategy of a cluster sums over the same ranks: price that once.
-    everyone, one = over_distinct(price, distinct(ranks.astype(np.int64)))
-    size, once = np.full_like(n.tp, 4.0), np.ones_like(n.tp)
-    return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
-
-
-def _tp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, net: Network) -> list[Message]:
-    """The exchanges of the critical stage; their exposed seconds stand in the breakdown's tp."""
-    exchange = unit.exchange
-    group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    calls = n.micro_batches * layers.middle * exchange.sites
-    time = unit.layer
-    exposed = n.micro_batches * layers.middle * (time.tp_forward_s + time.tp_backward_s + time.tp_recompute_s)
-    again = np.where(time.tp_recompute_s > 0, 1.0, 0.0)
-    if not choices.sequence_parallel:
-        count = calls * (2.0 + again)
-        return [Message("tp", "activations", "all_reduce", exchange.size_bytes, count, exchange.reduce, group, exposed)]
-    total = exchange.gather.time_s * 3.0 + exchange.reduce.time_s * 2.0
-    part = np.where(total > 0, exchange.gather.time_s * 3.0 / np.maximum(total, 1e-300), 0.0)
-    return [
-        Message("tp", "activations", "all_gather", exchange.size_bytes, calls * (3.0 + again), exchange.gather, group, exposed * part),
-        Message("tp", "activations", "reduce_scatter", exchange.size_bytes, calls * (2.0 + again), exchange.reduce, group, exposed * (1.0 - part)),
-    ]  # fmt: skip
-
-
 def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> StageWork:
     """Stage 0 is critical for the gradient exchange: later stages exchange while it cools down."""
     edge = unit.embedding_params + np.where(n.pp == 1, unit.head_params, 0.0)
@@ -257,7 +172,7 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
 
 
 def _breakdown(
-    unit: Units, n: Numbers, stages: _Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
+    n: Numbers, stages: _Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
     cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
 ) -> dict[str, FloatArray]:  # fmt: skip
     none = np.zeros_like(n.tp)
@@ -269,7 +184,7 @@ def _breakdown(
     shards = groups.shard.size
     update = optimizer_s(work.params, shards, dev, choices)
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
-    bubble = stages.others / n.vpp + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * _blocking(n, choices)
+    bubble = stages.others / n.vpp + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
     wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stages.busy + bubble)
     return {
         "compute": n.micro_batches * stages.compute,

@@ -52,9 +52,7 @@ def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network, 
     )
     if part.choices.sequence_parallel:  # the regathering of inputs
         backward = backward + sites * gather.time_s
-    return TpExchange(
-        size, gather, reduce, sites, forward - hidden[0], backward - hidden[1], hidden[0] + hidden[1]
-    )
+    return TpExchange(size, gather, reduce, sites, forward - hidden[0], backward - hidden[1], hidden[0] + hidden[1])
 
 
 def _hidden_forward(cost: OpsCost, part: Slice, total: FloatArray, ring_overlap: float) -> FloatArray:

@@ -63,6 +63,8 @@ class Units:
     embedding_params: FloatArray
     head_params: FloatArray
     activation_bytes: FloatArray
+    whole_activation_bytes: FloatArray
+    """What one layer holds while its backward runs, recomputed or not."""
     checkpoint_bytes: FloatArray
     logits_bytes: FloatArray
 
@@ -88,6 +90,7 @@ def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head
         embedding_params=local_params(decoder.embeddings, part.tp),
         head_params=local_params((*decoder.final, decoder.head), part.tp),
         activation_bytes=_mean(weights, kept),
+        whole_activation_bytes=_mean(weights, [np.asarray(c.saved_bytes) for _, c in costs]),
         checkpoint_bytes=checkpoint_bytes(part, hidden),
         logits_bytes=logits_bytes(part, decoder.head.n, decoder.head.shard == "column"),
     )

@@ -112,7 +112,8 @@ def log_errors(cases: Sequence[Case], values: dict[str, float]) -> Vector:
     answers = Estimator(profile_with(values))(cases)
     steps = [a.step_s if isinstance(a, Prediction) else np.nan for a in answers]
     measured = [case.measured_step_s or np.nan for case in cases]
-    return np.nan_to_num(np.log(np.array(steps) / np.array(measured)))
+    errors: Vector = np.log(np.array(steps) / np.array(measured))
+    return np.nan_to_num(errors)
 
 
 def _values(x: Vector) -> dict[str, float]:

@@ -207,6 +207,7 @@ class _Resolver:
             overlap_grad_reduce=self.default("overlap_grad_reduce"),
             overlap_param_gather=self.default("overlap_param_gather"),
             overlap_p2p=self.default("overlap_p2p"),
+            no_sync=sharding == "zero2" and pp > 1,
             tp_overlap=self.default("tp_overlap") if tp > 1 else "none",
             tp=tp, pp=pp, cp=record.cp or 1, dp=_remaining_dp(record) or 1,
             vpp=self.vpp(pp), micro_batch=self.micro_batch(pp),
@@ -229,6 +230,10 @@ class _Resolver:
         return cast(Precision, self._known_or("precision", self.record.precision))
 
     def sharding(self) -> Sharding:
+        instead = self.table.find("sharding_under_pipeline", self.record)
+        if instead is not None:
+            self.assumptions.append(instead.said)
+            return cast(Sharding, instead.value)
         return cast(Sharding, self._known_or("sharding", self.record.sharding))
 
     def recompute(self, pp: int) -> tuple[Any, int]:

@@ -56,7 +56,7 @@ class Profile(Model, frozen=True):
     nic_fraction: float
     """Achieved share of a NIC's wire rate."""
     ring_overlap: float
-    """Share of a tensor-parallel exchange that pipelining with its own product hides, where the product is long enough."""
+    """Share of a tensor-parallel exchange that pipelining with its own product hides, where that is long enough."""
     nvls_fraction: float
     """All-reduce algorithm bandwidth of in-switch reduction over NCCL's NVLink bandwidth, times (n + 1) / n."""
     jitter: float
