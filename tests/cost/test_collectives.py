@@ -67,13 +67,17 @@ def test_nccl_picks_what_it_was_seen_to_pick() -> None:
 
 
 def test_ring_over_nodes_runs_at_the_nics() -> None:
-    """stas00/ml-engineering, 4 x 8 H200 over 400 Gb/s per GPU, 4 GiB forced to Ring: 364.65 GB/s bus bandwidth."""
+    """Between two published rings at 400 Gb/s per GPU.
+
+    4 x 8 H200 over EFA: 364.65 GB/s (stas00/ml-engineering, forced Ring, 4 GiB). 10 x 8 H100 over InfiniBand: 314
+    (xxrjun/nccl-tests-cluster, all_gather, 4 GiB).
+    """
     net = net_of(switched(32))
     group = group_geometry(np.array([32.0]), np.array([1.0]), 8)
     from linkscale.cost.collectives import _ring
 
     time = float(_ring("all_reduce", np.array([4096 * MIB]), group, net, 2)[0])
-    assert 4096 * MIB / time * 2 * 31 / 32 == pytest.approx(364.65e9, rel=0.06)
+    assert 314e9 < 4096 * MIB / time * 2 * 31 / 32 < 364.65e9
 
 
 def test_a_group_of_one_is_free() -> None:

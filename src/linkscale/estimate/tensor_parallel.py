@@ -52,7 +52,10 @@ def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network, 
     )
     if part.choices.sequence_parallel:  # the regathering of inputs
         backward = backward + sites * gather.time_s
-    return TpExchange(size, gather, reduce, sites, forward - hidden[0], backward - hidden[1], hidden[0] + hidden[1])
+    # A hidden collective still takes multiprocessors from the product that hides it.
+    covered = 1.0 - np.maximum(gather.sms, reduce.sms) / net.sm_count
+    forward, backward = forward - covered * hidden[0], backward - covered * hidden[1]
+    return TpExchange(size, gather, reduce, sites, forward, backward, hidden[0] + hidden[1])
 
 
 def _hidden_forward(cost: OpsCost, part: Slice, total: FloatArray, ring_overlap: float) -> FloatArray:

@@ -111,7 +111,6 @@ def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device) -
     calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0)
     launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
     launch_backward = (cost.backward_ops * 0.5 + calls) * dev.op_launch_s
-    # A hidden collective still takes multiprocessors from the product that hides it.
     return UnitTime(
         forward, backward, recompute, exchange.forward_s, exchange.backward_s, again,
         launch_forward, launch_backward, _again(part) * launch_forward,
