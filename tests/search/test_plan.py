@@ -37,7 +37,7 @@ def test_the_space_adds_up(result: PlanResult) -> None:
     space = result.space
     assert space.legal == space.evaluated + space.pruned
     assert 0 < space.fit <= space.evaluated
-    assert space.axes["tp"] == [1, 2, 4, 8, 16]
+    assert space.axes["tp"] == [1, 2, 4, 8]
 
 
 def test_the_lead_over_the_next_is_told_in_seconds(result: PlanResult) -> None:
@@ -53,7 +53,7 @@ def test_popular_settings_lose_for_a_reason(result: PlanResult) -> None:
         assert loser.reason
         if loser.fits:
             assert loser.step_s is not None
-            assert loser.step_s >= best
+            assert loser.step_s >= best or "leaves the domain" in loser.reason
         elif loser.strategy is not None:
             assert "GB too much" in loser.reason
 

@@ -83,7 +83,7 @@ def evaluate(
     stages = _stages(unit, n, layers, share)
     p2p = pipeline_messages(unit, n, choices, net)
     groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
-    work = _first_stage(unit, n, layers, share)
+    work = _first_stage(unit, n, layers, share, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
     messages = [*tp_messages(unit, n, layers, choices, net), *p2p, *exchange]
@@ -152,19 +152,25 @@ def _stage(
     return compute, count * share * layer.recompute_s, tp, host
 
 
-def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> StageWork:
+def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray, net: Network) -> StageWork:
     """Stage 0 is critical for the gradient exchange: later stages exchange while it cools down."""
     edge = unit.embedding_params + np.where(n.pp == 1, unit.head_params, 0.0)
     layer = unit.layer
-    backward = layer.backward_s + share * (layer.recompute_s + layer.tp_recompute_s) + layer.tp_backward_s
+    # Time in which the device waits for the host is time to exchange as well.
+    forward = layer.forward_s + layer.late_forward()
+    backward = layer.backward_s + share * layer.recompute_s + layer.late_backward(share)
+    # Tensor-parallel exchanges inside a domain leave the NICs free meanwhile; across domains they hold them.
+    inside = np.where(n.tp > net.domain_gpus, 0.0, 1.0)
+    hidden = (1.0 - inside) * unit.exchange.hidden_s
     return StageWork(
         layers=layers.first,
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
         edge_params=edge,
-        # Time in which the device waits for the host is time to exchange as well.
-        layer_forward_s=layer.forward_s + layer.tp_forward_s + layer.late_forward(),
-        layer_backward_s=backward + layer.late_backward(share),
+        layer_forward_s=forward + inside * layer.tp_forward_s,
+        layer_backward_s=np.maximum(
+            0.0, backward + inside * (layer.tp_backward_s + share * layer.tp_recompute_s) - hidden
+        ),
         micro_batches=n.micro_batches,
         pp=n.pp,
         vpp=n.vpp,

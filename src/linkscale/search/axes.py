@@ -140,7 +140,9 @@ def _axes(
         raise InputError(f"gpus = {most}, but cluster {cluster.name!r} has {cluster.gpus}; ask for at most that")
     ways = sorted({d for count in counts for d in divisors(count)})
     domain = cluster.scaleup.domain_gpus
-    tensor_limit = max(16, domain)
+    # Tensor parallelism stays inside the fast domain unless it is asked for: the time of its many exchanges over a
+    # network is what an estimate knows least.
+    tensor_limit = max(8, domain)
     domains = [d for d in ways if min(8, domain) <= d < most]
     pipelines = _fixed(constraints.pp, (d for d in ways if d <= layers))
     return Axes(

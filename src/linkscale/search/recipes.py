@@ -92,6 +92,9 @@ def _try(question: Question, label: str, fields: Fields, best: Strategy, estimat
 def _slower(best: Estimate, other: Estimate) -> str:
     """Say how much slower, and where most of it goes."""
     extra = other.step_s - best.step_s
+    if extra < 0.0:
+        gain = f"{-extra / best.step_s:.1%} faster if its estimate holds"
+        return f"{gain}; left out unless asked for, as it leaves the domain"
     rows = [row for row in differences(best, other) if row.seconds > 0]
     where = f", most of it {rows[0].key} (+{rows[0].seconds:.3g} s)" if rows else ""
     return f"+{extra:.3g} s a step (+{extra / best.step_s:.1%}){where}"
