@@ -66,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if hasattr(signal, "SIGPIPE") and argv is None:
         # `linkscale ... | head` ends quietly, as other Unix tools do.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if sys.stdout is None:  # closed by the caller (`>&-`): nothing to print on, still an answer by exit code
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     args = list(sys.argv[1:] if argv is None else argv)
     sys.exit(run(args))
 
