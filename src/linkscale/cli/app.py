@@ -6,6 +6,7 @@ Linkscale; 130 interrupted. Verb modules import heavy rooms inside their functio
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # `linkscale ... | head` ends quietly, as other Unix tools do.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if sys.stdout is None:  # closed by the caller (`>&-`): nothing to print on, still an answer by exit code
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+        sys.stdout = io.StringIO()
     args = list(sys.argv[1:] if argv is None else argv)
     sys.exit(run(args))
 
