@@ -58,6 +58,20 @@ def test_an_estimate_outside_says_so_and_is_less_sure():
     assert new.p90_s / new.step_s > known.p90_s / known.step_s
 
 
+def test_a_plan_that_all_but_fills_the_memory_is_a_warning():
+    arch, strategy = load_architecture("llama-3.1-8b"), Strategy(tp=8, dp=1, micro_batch=8)
+    cluster = parse_cluster("dgx-h100:8")
+    found = estimate_step(arch, cluster, strategy, 8192, 8)
+    held = found.device_bytes
+
+    def warnings(share_free: float) -> tuple[str, ...]:
+        gpu = msgspec.structs.replace(cluster.gpu, memory_bytes=held / (1.0 - share_free))
+        return estimate_step(arch, msgspec.structs.replace(cluster, gpu=gpu), strategy, 8192, 8).warnings
+
+    assert "to spare" in warnings(0.02)[0]
+    assert not warnings(0.1)
+
+
 def test_more_tokens_than_the_model_has_positions_is_a_warning():
     arch, cluster = load_architecture("gpt2"), parse_cluster("dgx-h100:8")
     at, above = (estimate_step(arch, cluster, Strategy(dp=8), seq, 8).warnings for seq in (1024, 4096))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from linkscale.cost.collectives import ALGORITHMS
 from linkscale.cost.network import PROTOCOLS
 from linkscale.estimate.data_parallel import Message
@@ -14,6 +16,8 @@ from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
 from linkscale.workload.counts import Decoder, decoder, flops_per_token
 
+TIGHT = 0.03
+"""Share of the memory that a plan should leave free: allocators and libraries differ by so much between versions."""
 TRAINING_FORWARDS = 3.0  # backward costs two forwards
 
 
@@ -102,6 +106,15 @@ def _assumptions(cluster: Cluster, strategy: Strategy) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _tight(found: BatchEstimate) -> Iterator[str]:
+    spare = found.capacity_bytes - float(found.memory.device[0])
+    if spare < TIGHT * found.capacity_bytes:
+        yield (
+            f"only {spare / 1e9:.1f} GB of the GPU's {found.capacity_bytes / 1e9:.0f} GB to spare, less than memory "
+            "estimates err by; recompute more, or hold some back with --max-memory of `linkscale plan`"
+        )
+
+
 def _warnings(
     arch: Architecture, model: Decoder, cluster: Cluster, strategy: Strategy, seq_len: int, found: BatchEstimate
 ) -> tuple[str, ...]:
@@ -114,6 +127,8 @@ def _warnings(
     if not found.fits[0]:
         over = (float(found.memory.device[0]) - found.capacity_bytes) / 1e9
         notes.append(f"does not fit: {over:.1f} GB more than the GPU's {found.capacity_bytes / 1e9:.0f} GB")
+    else:
+        notes.extend(_tight(found))
     layers = sum(g.count for g in model.groups)
     if layers % (strategy.pp * strategy.vpp):
         notes.append(f"{layers} layers do not split evenly over pp*vpp = {strategy.pp * strategy.vpp} stages")
