@@ -234,6 +234,8 @@ RULES: tuple[Rule, ...] = (
         f"vpp = {s.vpp} with pp = 1: interleaving needs a pipeline; use vpp = 1 or pp > 1")),
     Rule("schedule", lambda job, b: (b.vpp == 1) if b.choices.schedule == "gpipe" else True, lambda job, s: (
         f"schedule gpipe is not interleaved, but vpp = {s.vpp}; use vpp = 1 or schedule 1f1b")),
+    Rule("engine", lambda job, b: (b.vpp == 1) if b.choices.stack == "deepspeed" else True, lambda job, s: (
+        f"stack deepspeed does not interleave, but vpp = {s.vpp}; use vpp = 1 or stack megatron")),
     Rule("interleaved", _interleaved, _interleaved_not),
     Rule("rounds", _rounds, _rounds_not),
     Rule("shard_domain", _shard_domain, _shard_domain_not),
