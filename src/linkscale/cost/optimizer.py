@@ -18,5 +18,6 @@ def optimizer_s(params: Number, shards: Number, dev: Device, choices: Choices) -
     unscale = 2.0 * grad if choices.precision == "fp16" else 0.0
     update = grad + 12.0 + 12.0 + 2.0 + grad + unscale
     updated = params if choices.sharding == "none" else params / shards
-    held = params / shards if choices.sharding in ("zero3", "hsdp") else params
+    keeps_shards = choices.sharding in ("zero3", "hsdp") or (choices.sharding == "zero2" and not choices.no_sync)
+    held = params / shards if keeps_shards else params
     return (update * updated + grad * held) / dev.memory_bytes_per_s

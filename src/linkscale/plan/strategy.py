@@ -55,7 +55,7 @@ class Choices(Model, frozen=True):
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
     no_sync: bool = False
-    """Fully sharded stacks: reduce gradients after the last micro-batch only, holding them whole until then."""
+    """Where gradients are sharded: reduce them after the last micro-batch only, holding them whole until then."""
     tp_overlap: TpOverlap = "async"
     """What tensor-parallel communication hides behind: nothing; ``async``: Megatron's, the input gradient's
     reduction behind the weight gradient's GEMM; ``ring``: every exchange pipelined with its own GEMM."""
