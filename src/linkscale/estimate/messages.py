@@ -11,7 +11,7 @@ from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.numbers import Numbers
-from linkscale.estimate.pipeline import StageLayers
+from linkscale.estimate.stages import Stage
 from linkscale.estimate.units import Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
@@ -74,24 +74,24 @@ def norm_message(n: Numbers, net: Network) -> Message:
     return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
 
 
-def tp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, net: Network) -> list[Message]:
-    """The exchanges of the critical stage; their exposed seconds stand in the breakdown's tp."""
-    exchange = unit.exchange
+def tp_messages(unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Network) -> list[Message]:
+    """The exchanges of the slowest stage, embedding's and head's included; together they expose the breakdown's tp."""
+    exchange, exposed = unit.exchange, n.micro_batches * stage.tp_s
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    calls = n.micro_batches * layers.middle * exchange.sites
-    time = unit.layer
-    exposed = n.micro_batches * layers.middle * (time.tp_forward_s + time.tp_backward_s + time.tp_recompute_s)
-    again = np.where(time.tp_recompute_s > 0, 1.0, 0.0)
+    again = np.where(unit.layer.tp_recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
+    calls, edges = n.micro_batches * stage.layers * exchange.sites, n.micro_batches * (stage.embedding + stage.head)
+    reductions = calls * (2.0 + again) + edges
     if not choices.sequence_parallel:
-        count = calls * (2.0 + again)
-        return [Message("tp", "activations", "all_reduce", exchange.size_bytes, count, exchange.reduce, group, exposed)]
-    gathers, reductions = (3.0 + again) * exchange.gather.time_s, (2.0 + again) * exchange.reduce.time_s
-    part = gathers / np.maximum(gathers + reductions, 1e-300)
+        whole = exchange.reduce
+        return [Message("tp", "activations", "all_reduce", exchange.size_bytes, reductions, whole, group, exposed)]
+    gathers = reductions + calls  # inputs are gathered again for the weight gradient
+    gather_s, reduce_s = gathers * exchange.gather.time_s, reductions * exchange.reduce.time_s
+    part = gather_s / np.maximum(gather_s + reduce_s, 1e-300)
 
     def row(kind: Kind, count: FloatArray, one: CollectiveTime, share: FloatArray) -> Message:
         return Message("tp", "activations", kind, exchange.size_bytes, count, one, group, exposed * share)
 
     return [
-        row("all_gather", calls * (3.0 + again), exchange.gather, part),
-        row("reduce_scatter", calls * (2.0 + again), exchange.reduce, 1.0 - part),
+        row("all_gather", gathers, exchange.gather, part),
+        row("reduce_scatter", reductions, exchange.reduce, 1.0 - part),
     ]

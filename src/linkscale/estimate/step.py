@@ -26,7 +26,8 @@ from linkscale.estimate.messages import (
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
-from linkscale.estimate.pipeline import StageLayers, stage_layers
+from linkscale.estimate.pipeline import stage_layers
+from linkscale.estimate.stages import Stages, stages
 from linkscale.estimate.units import Units, units
 from linkscale.plan.strategy import Choices, StrategyBatch
 from linkscale.profile.values import Profile
@@ -58,19 +59,6 @@ class BatchEstimate:
         return self.memory.device <= self.capacity_bytes
 
 
-@dataclass(frozen=True)
-class _Stages:
-    """Seconds per micro-batch on the slowest stage by cause, and of all the other stages together."""
-
-    compute: FloatArray
-    recompute: FloatArray
-    tp: FloatArray
-    host: FloatArray
-    others: FloatArray
-    busy: FloatArray
-    """Computation of the stage that computes most, which need not be the slowest."""
-
-
 def evaluate(
     decoder: Decoder, cluster: Cluster, batch: StrategyBatch, seq_len: int, global_batch: int, profile: Profile
 ) -> BatchEstimate:
@@ -85,15 +73,14 @@ def evaluate(
     dev = device(cluster.gpu, choices, profile)
     unit = _units(decoder, batch, float(seq_len), dev, cluster, profile, net)
     layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp)
-    share = _recomputed_share(n, layers)
-    stages = _stages(unit, n, layers, share)
+    stage = stages(unit, n, layers)
     p2p = [*pipeline_messages(unit, n, choices, net), *embedding_messages(decoder, unit, n, choices, net)]
     groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
-    work = _first_stage(unit, n, layers, share, net)
+    work = _first_stage(unit, n, layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    messages = [*tp_messages(unit, n, layers, choices, net), *p2p, *exchange]
-    breakdown = _breakdown(n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
+    messages = [*tp_messages(unit, n, stage.slowest, choices, net), *p2p, *exchange]
+    breakdown = _breakdown(n, stage, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
     step = np.zeros_like(n.tp)
     for seconds in breakdown.values():
@@ -118,49 +105,9 @@ def _units(
     return over_distinct(price, distinct(batch.tp, batch.cp, batch.micro_batch))
 
 
-def _recomputed_share(n: Numbers, layers: StageLayers) -> FloatArray:
-    """Share of a stage's layers that are recomputed; ``recompute_layers`` counts per stage, 0 means all."""
-    return np.where(n.recompute_layers > 0, np.minimum(1.0, n.recompute_layers / layers.middle), 1.0)
-
-
-def _stages(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> _Stages:
-    one = n.pp == 1
-    first = _stage(unit, layers.first, share, np.ones_like(n.tp), np.where(one, 1.0, 0.0))
-    last = _stage(unit, layers.last, share, np.where(one, 1.0, 0.0), np.ones_like(n.tp))
-    middle = _stage(unit, layers.middle, share, np.zeros_like(n.tp), np.zeros_like(n.tp))
-    totals = [first[0] + first[1] + first[2] + first[3], last[0] + last[1] + last[2] + last[3],
-              np.where(n.pp > 2, middle[0] + middle[1] + middle[2] + middle[3], 0.0)]  # fmt: skip
-    slowest = np.maximum(np.maximum(totals[0], totals[1]), totals[2])
-    everything = np.where(one, totals[0], totals[0] + totals[1] + (n.pp - 2.0) * totals[2])
-
-    def pick(cause: int) -> FloatArray:
-        outer = np.where(totals[0] >= totals[1], first[cause], last[cause])
-        return np.where((totals[2] > totals[0]) & (totals[2] > totals[1]), middle[cause], outer)
-
-    busy = np.maximum(first[0] + first[1], last[0] + last[1])
-    busy = np.where(n.pp > 2, np.maximum(busy, middle[0] + middle[1]), busy)
-    return _Stages(pick(0), pick(1), pick(2), pick(3), everything - slowest, busy)
-
-
-def _stage(
-    unit: Units, count: FloatArray, share: FloatArray, with_embedding: FloatArray, with_head: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Compute, recompute, exposed tensor-parallel and host seconds of a stage per micro-batch."""
-    layer, embedding, head = unit.layer, unit.embedding, unit.head
-
-    def edges(take: str) -> FloatArray:
-        return np.asarray(with_embedding * getattr(embedding, take) + with_head * getattr(head, take))
-
-    compute = count * (layer.forward_s + layer.backward_s) + edges("forward_s") + edges("backward_s")
-    tp = count * (layer.tp_forward_s + layer.tp_backward_s + share * layer.tp_recompute_s)
-    tp = tp + edges("tp_forward_s") + edges("tp_backward_s")
-    host = count * layer.late(share) + with_embedding * embedding.late() + with_head * head.late()
-    return compute, count * share * layer.recompute_s, tp, host
-
-
-def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray, net: Network) -> StageWork:
+def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> StageWork:
     """Stage 0 is critical for the gradient exchange: later stages exchange while it cools down."""
-    layer = unit.layer
+    layer, share = unit.layer, n.recomputed_share(layers)
     # Time in which the device waits for the host is time to exchange as well.
     forward = layer.forward_s + layer.late_forward()
     backward = layer.backward_s + share * layer.recompute_s + layer.late_backward(share)
@@ -168,7 +115,7 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
     inside = np.where(n.tp > net.domain_gpus, 0.0, 1.0)
     hidden = (1.0 - inside) * unit.exchange.hidden_s
     return StageWork(
-        layers=layers.first,
+        layers=layers,
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
         edge_params=unit.edge_params(np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)),
@@ -183,7 +130,7 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
 
 
 def _breakdown(
-    n: Numbers, stages: _Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
+    n: Numbers, stage: Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
     cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
 ) -> dict[str, FloatArray]:  # fmt: skip
     none = np.zeros_like(n.tp)
@@ -195,18 +142,18 @@ def _breakdown(
     shards = groups.shard.size
     update = optimizer_s(work.params, shards, dev, choices)
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
-    bubble = stages.others / n.vpp + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
-    wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stages.busy + bubble)
+    bubble = stage.others_s / n.vpp + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
+    wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stage.busiest_s + bubble)
     return {
-        "compute": n.micro_batches * stages.compute,
-        "recompute": n.micro_batches * stages.recompute,
-        "tp": n.micro_batches * stages.tp,
+        "compute": n.micro_batches * stage.slowest.compute_s,
+        "recompute": n.micro_batches * stage.slowest.recompute_s,
+        "tp": n.micro_batches * stage.slowest.tp_s,
         "cp": none,
         "ep": none,
         "pp": pp,
         "dp": dp,
         "bubble": bubble,
         "optimizer": np.asarray(update) + none,
-        "input_host": n.micro_batches * stages.host,
+        "input_host": n.micro_batches * stage.slowest.host_s,
         "wait": wait,
     }

@@ -92,8 +92,8 @@ def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head
     embedding = ops_cost(decoder.embeddings, part, dev)
     return Units(
         layer=_mean_time(weights, times),
-        embedding=_edge_time(embedding, part, exchanges[0], dev, forward=True),
-        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, forward=False),
+        embedding=_edge_time(embedding, part, exchanges[0], dev, embedding=True),
+        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, embedding=False),
         exchange=exchanges[0],
         layer_params=_mean(weights, params),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
@@ -156,13 +156,13 @@ def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
     return cost
 
 
-def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *, forward: bool) -> UnitTime:
-    """Embedding and head: one exchange each way (the lookup's reduction, the head's input and its gradient)."""
+def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *, embedding: bool) -> UnitTime:
+    """Embedding or head: the lookup is reduced, the head's input gathered; backward the other way round."""
     none = np.zeros_like(part.tp)
-    once = np.maximum(exchange.gather.time_s, exchange.reduce.time_s)
-    head_forward = once if part.choices.sequence_parallel else none
+    reduction = exchange.reduce.time_s
+    gathering = exchange.gather.time_s if part.choices.sequence_parallel else none
+    forward, backward = (reduction, gathering) if embedding else (gathering, reduction)
     return UnitTime(
-        np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, none,
-        once if forward else head_forward, none if forward else once, none,
+        np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, none, forward, backward, none,
         cost.forward_ops * dev.op_launch_s + none, cost.backward_ops * dev.op_launch_s + none, none,
     )  # fmt: skip
