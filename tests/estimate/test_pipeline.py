@@ -68,6 +68,13 @@ def test_plain_1f1b_waits_for_its_messages() -> None:
     assert few[3] == pytest.approx(2 * 16 * few[2]) == pytest.approx(few[1] * few[2])
 
 
+def test_stages_wait_for_the_slowest_link_between_two() -> None:
+    """Two stages of 4 GPUs share a node; four lie on two, and every second message goes over the network."""
+    inside, across = (message(estimate(16, tp=4, pp=pp, dp=1), "pp", "activations and gradients") for pp in (2, 4))
+    apart = message(estimate(16, tp=4, pp=2, dp=2), "pp", "activations and gradients")
+    assert across[2] == apart[2] > inside[2]
+
+
 def test_the_head_makes_the_last_stage_the_slowest() -> None:
     wide = msgspec.structs.replace(GPT, vocab=256_000)
     found = estimate(64, arch=wide, tp=8, pp=8, dp=1, profile=QUIET)

@@ -27,7 +27,10 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     schedules only) warm-up and cool-down still do, pp - 1 times each way.
     """
     size = unit.exchange.size_bytes / n.tp
-    neighbours = group_geometry(np.minimum(n.pp, 2.0), n.tp * n.cp * n.dp, net.domain_gpus)
+    # Stages wait for the slowest link between any two: that over a domain's border, where they span several.
+    apart = n.tp * n.cp * n.dp
+    apart = np.where(n.pp * apart > net.domain_gpus, np.maximum(apart, net.domain_gpus), apart)
+    neighbours = group_geometry(np.minimum(n.pp, 2.0), apart, net.domain_gpus)
     piped = np.where(n.pp > 1, 1.0, 0.0)
     count = 2.0 * n.micro_batches * n.vpp * piped
     waited = np.where(blocking(n, choices) > 0, count, np.minimum(count, 2.0 * (n.pp - 1.0)))
