@@ -23,6 +23,9 @@ FRAGMENTATION = 0.05
 # fp32 master weight and two fp32 moments. The fp32 copy of 16-bit gradients lives only in the optimizer step, when
 # activations are gone.
 ADAM_BYTES = 12.0
+# Transformer Engine keeps an 8-bit copy of a layer's weights and its transpose, beside those in 16 bits or, where
+# parameters are gathered in 8 bits, in their place.
+FP8_COPY_BYTES = 2.0
 # Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
 # loss keeps the fp32 probabilities too.
 LOGIT_BYTES = {"written": 16.0, "fused": 12.0}
@@ -37,27 +40,30 @@ class StateBytes:
     optimizer: Number
 
 
-def state_bytes(params: Number, unit_params: Number, shards: Number, choices: Choices) -> StateBytes:
-    """Bytes of ``params`` parameters held by a group of ``shards`` ranks.
+def state_bytes(layers: Number, edges: Number, unit: Number, shards: Number, choices: Choices) -> StateBytes:
+    """Bytes of a stage's parameters, held by a group of ``shards`` ranks.
 
-    ``unit_params``: parameters of the largest unit gathered at once (one layer) where weights are sharded.
-    Adam keeps two fp32 moments; mixed precision an fp32 master copy, which for fully sharded stacks *is* the
-    weight, so that their weights count 4 bytes sharded plus the 16-bit units in flight.
+    ``layers``, ``edges``: parameters of its layers and of its tables; ``unit``: of the largest unit gathered at once
+    (one layer) where weights are sharded. Adam keeps two fp32 moments; mixed precision an fp32 master copy, which for
+    fully sharded stacks *is* the weight, so that their weights count 4 bytes sharded plus the units in flight.
     """
-    grad = DTYPE_BYTES[choices.grad_dtype]
+    params = layers + edges
+    grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
+    copied = choices.precision == "fp8" and choices.param_dtype != "fp8"
+    weights = 2.0 * params + (FP8_COPY_BYTES * layers if copied else 0.0)
     match choices.sharding:
         case "none":
-            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params)
+            return StateBytes(weights, grad * params, ADAM_BYTES * params)
         case "zero1":
-            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params / shards)
+            return StateBytes(weights, grad * params, ADAM_BYTES * params / shards)
         case "zero2":
-            held = grad * params if choices.no_sync else grad * params / shards + grad * unit_params
-            return StateBytes(2.0 * params, held, ADAM_BYTES * params / shards)
+            held = grad * params if choices.no_sync else grad * params / shards + grad * unit
+            return StateBytes(weights, held, ADAM_BYTES * params / shards)
         case "zero3" | "hsdp":
             # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
-            weights = 4.0 * params / shards + 2.0 * 2.0 * unit_params
-            whole = grad * params if choices.no_sync else 2.0 * unit_params
-            return StateBytes(weights, 4.0 * params / shards + whole, 8.0 * params / shards)
+            gathered = 4.0 * params / shards + 2.0 * param * unit
+            whole = grad * params if choices.no_sync else 2.0 * unit
+            return StateBytes(gathered, 4.0 * params / shards + whole, 8.0 * params / shards)
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:

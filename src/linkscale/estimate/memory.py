@@ -73,9 +73,9 @@ def _stage(
     unit: Units, n: Numbers, count: FloatArray, stage: FloatArray, embedding: FloatArray, head: FloatArray,
     groups: DpGroups, choices: Choices,
 ) -> MemoryBytes:  # fmt: skip
-    params = count * unit.layer_params + unit.edge_params(embedding, head)
     shards = np.where(choices.sharding == "none", 1.0, groups.shard.size)
-    state = state_bytes(params, unit.layer_params, shards, choices)
+    edges = unit.edge_params(embedding, head)
+    state = state_bytes(count * unit.layer_params, edges, unit.layer_params, shards, choices)
     chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule)
     kept = _kept_bytes(unit, n, count, chunks, choices)
     # One layer's working set: its gradient and the recomputed activations are live together.
