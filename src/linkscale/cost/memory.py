@@ -26,6 +26,8 @@ ADAM_BYTES = 12.0
 # Transformer Engine keeps an 8-bit copy of a layer's weights and its transpose, beside those in 16 bits or, where
 # parameters are gathered in 8 bits, in their place.
 FP8_COPY_BYTES = 2.0
+# Per-operation checkpointing keeps every second product of a layer and computes the others again.
+REPEATED_PRODUCTS = 0.5
 # Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
 # loss keeps the fp32 probabilities too.
 LOGIT_BYTES = {"written": 16.0, "fused": 12.0}
@@ -73,8 +75,8 @@ def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArra
         if part.choices.stack == "megatron":
             kept = kept - cost.attention_saved_bytes
         else:
-            # Per-operation checkpointing keeps the input, attention's output and every second product.
-            products = 0.5 * cost.gemm_output_bytes + cost.attention_output_bytes
+            # The input, attention's output and the products that are not repeated stay.
+            products = (1.0 - REPEATED_PRODUCTS) * cost.gemm_output_bytes + cost.attention_output_bytes
             kept = np.minimum(kept, checkpoint_bytes(part, hidden) + products)
     return np.asarray(kept)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost
-from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logits_bytes
+from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
 from linkscale.cost.params import local_params, parameter_tensors
 from linkscale.estimate.tensor_parallel import TpExchange, tp_exchange
@@ -20,6 +20,10 @@ from linkscale.workload.counts import Decoder
 # Bytes moved per logit by the loss, forward and backward: Megatron's vocabulary-parallel loss casts to fp32 and
 # makes separate passes for maximum, shift, exponent and sum; a compiled loss fuses them.
 LOSS_BYTES = {"written": (26.0, 10.0), "compiled": (8.0, 6.0)}
+# Host time of a layer's backward kernel over a forward one: autograd launches it without the modules' Python.
+BACKWARD_LAUNCH = 0.5
+# Share of a layer's forward launches that recomputation repeats: attention's few, or all.
+RELAUNCHED = {"none": 0.0, "selective": 0.25, "full": 1.0}
 
 
 @dataclass(frozen=True)
@@ -121,15 +125,11 @@ def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device) -
     forward, backward = np.asarray(cost.forward_s), np.asarray(cost.backward_s)
     calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0)
     launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
-    launch_backward = (cost.backward_ops * 0.5 + calls) * dev.op_launch_s
+    launch_backward = (cost.backward_ops * BACKWARD_LAUNCH + calls) * dev.op_launch_s
     return UnitTime(
         forward, backward, recompute, exchange.forward_s, exchange.backward_s, again,
-        launch_forward, launch_backward, _again(part) * launch_forward,
+        launch_forward, launch_backward, RELAUNCHED[part.choices.recompute] * launch_forward,
     )  # fmt: skip
-
-
-def _again(part: Slice) -> float:
-    return {"none": 0.0, "selective": 0.25, "full": 1.0}[part.choices.recompute]
 
 
 def _recomputed(cost: OpsCost, part: Slice, exchange: TpExchange) -> tuple[FloatArray, FloatArray]:
@@ -144,7 +144,7 @@ def _recomputed(cost: OpsCost, part: Slice, exchange: TpExchange) -> tuple[Float
             return np.asarray(cost.attention_forward_s) + none, none
         case "selective":
             streaming = cost.forward_s - cost.gemm_forward_s - cost.attention_forward_s
-            return np.asarray(streaming + 0.5 * cost.gemm_forward_s) + none, none
+            return np.asarray(streaming + REPEATED_PRODUCTS * cost.gemm_forward_s) + none, none
 
 
 def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
