@@ -81,7 +81,7 @@ def _output(command: str, folder: Path) -> str:
     shown = done.stdout
     if done.returncode not in (0, CLOSED_PIPE):
         shown += f"{done.stderr}[exit code {done.returncode}]\n"
-    return "".join(f"{line.rstrip()}\n" for line in shown.splitlines())
+    return "".join(f"{line.rstrip()}\n" for line in shown.rstrip("\n").splitlines())
 
 
 def main() -> None:
