@@ -9,6 +9,7 @@ from linkscale.cost.collectives import CollectiveTime, Kind, collective_s
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
+from linkscale.estimate.context_parallel import KINDS
 from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.numbers import Numbers
 from linkscale.estimate.pipeline import StageLayers
@@ -64,9 +65,8 @@ def tp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, 
     exchange = unit.exchange
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
     calls = n.micro_batches * layers.middle * exchange.sites
-    time = unit.layer
-    exposed = n.micro_batches * layers.middle * (time.tp_forward_s + time.tp_backward_s + time.tp_recompute_s)
-    again = np.where(time.tp_recompute_s > 0, 1.0, 0.0)
+    exposed = n.micro_batches * layers.middle * unit.layer.tp.total(1.0)
+    again = np.where(unit.layer.tp.recompute_s > 0, 1.0, 0.0)
     if not choices.sequence_parallel:
         count = calls * (2.0 + again)
         return [Message("tp", "activations", "all_reduce", exchange.size_bytes, count, exchange.reduce, group, exposed)]
@@ -80,3 +80,14 @@ def tp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, 
         row("all_gather", calls * (3.0 + again), exchange.gather, part),
         row("reduce_scatter", calls * (2.0 + again), exchange.reduce, 1.0 - part),
     ]
+
+
+def cp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, net: Network) -> list[Message]:
+    """Keys and values between context-parallel ranks on the critical stage."""
+    context, exposed = unit.context, unit.layer.cp
+    group = group_geometry(n.cp, n.tp, net.domain_gpus)
+    again = np.where(exposed.recompute_s > 0, 1.0, 0.0)
+    calls = n.micro_batches * layers.middle * (context.calls_forward * (1.0 + again) + context.calls_backward)
+    seconds = n.micro_batches * layers.middle * exposed.total(1.0)
+    what = "queries, keys, values" if choices.cp_comm == "a2a" else "keys and values"
+    return [Message("cp", what, KINDS[choices.cp_comm], context.size_bytes, calls, context.one, group, seconds)]

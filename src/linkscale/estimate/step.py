@@ -18,7 +18,7 @@ from linkscale.cost.waiting import expected_slowest
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_groups, dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
-from linkscale.estimate.messages import blocking, norm_message, pipeline_messages, tp_messages
+from linkscale.estimate.messages import blocking, cp_messages, norm_message, pipeline_messages, tp_messages
 from linkscale.estimate.numbers import Numbers, numbers_of
 from linkscale.estimate.pipeline import StageLayers, stage_layers
 from linkscale.estimate.units import Units, units
@@ -52,6 +52,9 @@ class BatchEstimate:
         return self.memory.device <= self.capacity_bytes
 
 
+CAUSES = ("compute", "recompute", "tp", "cp", "host")
+
+
 @dataclass(frozen=True)
 class _Stages:
     """Seconds per micro-batch on the slowest stage by cause, and of all the other stages together."""
@@ -59,6 +62,7 @@ class _Stages:
     compute: FloatArray
     recompute: FloatArray
     tp: FloatArray
+    cp: FloatArray
     host: FloatArray
     others: FloatArray
     busy: FloatArray
@@ -86,7 +90,8 @@ def evaluate(
     work = _first_stage(unit, n, layers, share, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    messages = [*tp_messages(unit, n, layers, choices, net), *p2p, *exchange]
+    inner = [*tp_messages(unit, n, layers, choices, net), *cp_messages(unit, n, layers, choices, net)]
+    messages = [*inner, *p2p, *exchange]
     breakdown = _breakdown(n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
     step = np.zeros_like(n.tp)
@@ -107,7 +112,8 @@ def _units(
     def price(rows: npt.NDArray[np.intp]) -> Units:
         tp, cp, micro = (np.asarray(c[rows], dtype=np.float64) for c in (batch.tp, batch.cp, batch.micro_batch))
         part = Slice(tp, micro, seq / cp, seq, choices)
-        return units(decoder, part, group_geometry(tp, np.ones_like(tp), net.domain_gpus), dev, head_dev, net)
+        tensor = group_geometry(tp, np.ones_like(tp), net.domain_gpus)
+        return units(decoder, part, tensor, group_geometry(cp, tp, net.domain_gpus), dev, head_dev, net)
 
     return over_distinct(price, distinct(batch.tp, batch.cp, batch.micro_batch))
 
@@ -122,34 +128,40 @@ def _stages(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> 
     first = _stage(unit, layers.first, share, np.ones_like(n.tp), np.where(one, 1.0, 0.0))
     last = _stage(unit, layers.last, share, np.where(one, 1.0, 0.0), np.ones_like(n.tp))
     middle = _stage(unit, layers.middle, share, np.zeros_like(n.tp), np.zeros_like(n.tp))
-    totals = [first[0] + first[1] + first[2] + first[3], last[0] + last[1] + last[2] + last[3],
-              np.where(n.pp > 2, middle[0] + middle[1] + middle[2] + middle[3], 0.0)]  # fmt: skip
-    slowest = np.maximum(np.maximum(totals[0], totals[1]), totals[2])
-    everything = np.where(one, totals[0], totals[0] + totals[1] + (n.pp - 2.0) * totals[2])
+    one_of = [_sum(first), _sum(last), np.where(n.pp > 2, _sum(middle), 0.0)]
+    slowest = np.maximum(np.maximum(one_of[0], one_of[1]), one_of[2])
+    everything = np.where(one, one_of[0], one_of[0] + one_of[1] + (n.pp - 2.0) * one_of[2])
 
-    def pick(cause: int) -> FloatArray:
-        outer = np.where(totals[0] >= totals[1], first[cause], last[cause])
-        return np.where((totals[2] > totals[0]) & (totals[2] > totals[1]), middle[cause], outer)
+    def pick(cause: str) -> FloatArray:
+        outer = np.where(one_of[0] >= one_of[1], first[cause], last[cause])
+        return np.where((one_of[2] > one_of[0]) & (one_of[2] > one_of[1]), middle[cause], outer)
 
-    busy = np.maximum(first[0] + first[1], last[0] + last[1])
-    busy = np.where(n.pp > 2, np.maximum(busy, middle[0] + middle[1]), busy)
-    return _Stages(pick(0), pick(1), pick(2), pick(3), everything - slowest, busy)
+    busy = np.maximum(first["compute"] + first["recompute"], last["compute"] + last["recompute"])
+    busy = np.where(n.pp > 2, np.maximum(busy, middle["compute"] + middle["recompute"]), busy)
+    return _Stages(**{cause: pick(cause) for cause in CAUSES}, others=everything - slowest, busy=busy)
+
+
+def _sum(causes: dict[str, FloatArray]) -> FloatArray:
+    total = causes[CAUSES[0]]
+    for cause in CAUSES[1:]:
+        total = total + causes[cause]
+    return total
 
 
 def _stage(
     unit: Units, count: FloatArray, share: FloatArray, with_embedding: FloatArray, with_head: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Compute, recompute, exposed tensor-parallel and host seconds of a stage per micro-batch."""
+) -> dict[str, FloatArray]:
+    """Seconds of a stage per micro-batch by cause; exchanges are what stays exposed."""
     layer, embedding, head = unit.layer, unit.embedding, unit.head
 
     def edges(take: str) -> FloatArray:
         return np.asarray(with_embedding * getattr(embedding, take) + with_head * getattr(head, take))
 
     compute = count * (layer.forward_s + layer.backward_s) + edges("forward_s") + edges("backward_s")
-    tp = count * (layer.tp_forward_s + layer.tp_backward_s + share * layer.tp_recompute_s)
-    tp = tp + edges("tp_forward_s") + edges("tp_backward_s")
+    tp = count * layer.tp.total(share) + with_embedding * embedding.tp.total(0.0) + with_head * head.tp.total(0.0)
     host = count * layer.late(share) + with_embedding * embedding.late() + with_head * head.late()
-    return compute, count * share * layer.recompute_s, tp, host
+    recompute = count * share * layer.recompute_s
+    return {"compute": compute, "recompute": recompute, "tp": tp, "cp": count * layer.cp.total(share), "host": host}
 
 
 def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray, net: Network) -> StageWork:
@@ -167,9 +179,9 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
         edge_params=edge,
-        layer_forward_s=forward + inside * layer.tp_forward_s,
+        layer_forward_s=forward + inside * layer.tp.forward_s,
         layer_backward_s=np.maximum(
-            0.0, backward + inside * (layer.tp_backward_s + share * layer.tp_recompute_s) - hidden
+            0.0, backward + inside * (layer.tp.backward_s + share * layer.tp.recompute_s) - hidden
         ),
         micro_batches=n.micro_batches,
         pp=n.pp,
@@ -196,7 +208,7 @@ def _breakdown(
         "compute": n.micro_batches * stages.compute,
         "recompute": n.micro_batches * stages.recompute,
         "tp": n.micro_batches * stages.tp,
-        "cp": none,
+        "cp": n.micro_batches * stages.cp,
         "ep": none,
         "pp": pp,
         "dp": dp,

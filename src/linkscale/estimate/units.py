@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from linkscale.cost.layer import OpsCost, Slice, ops_cost
 from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
 from linkscale.cost.params import local_params, parameter_tensors
+from linkscale.estimate.context_parallel import CpExchange, cp_exchange
 from linkscale.estimate.tensor_parallel import TpExchange, tp_exchange
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
@@ -22,15 +24,27 @@ LOSS_BYTES = {"written": (26.0, 10.0), "compiled": (8.0, 6.0)}
 
 
 @dataclass(frozen=True)
+class Exposed:
+    """Exposed seconds of one kind of exchange: forward, backward, and what recomputation repeats of the forward."""
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+    recompute_s: FloatArray
+
+    def total(self, share: Number) -> FloatArray:
+        """Return all of it, with a share of the forward repeated."""
+        return self.forward_s + self.backward_s + share * self.recompute_s
+
+
+@dataclass(frozen=True)
 class UnitTime:
     """Seconds of one micro-batch through one unit, by cause."""
 
     forward_s: FloatArray
     backward_s: FloatArray
     recompute_s: FloatArray
-    tp_forward_s: FloatArray
-    tp_backward_s: FloatArray
-    tp_recompute_s: FloatArray
+    tp: Exposed
+    cp: Exposed
     launch_forward_s: FloatArray
     launch_backward_s: FloatArray
     launch_recompute_s: FloatArray
@@ -38,11 +52,14 @@ class UnitTime:
 
     def late_forward(self) -> FloatArray:
         """Return the seconds for which the device waits to be told what to do, forward."""
-        return np.maximum(0.0, self.launch_forward_s - (self.forward_s + self.tp_forward_s))
+        busy = self.forward_s + self.tp.forward_s + self.cp.forward_s
+        return np.maximum(0.0, self.launch_forward_s - busy)
 
     def late_backward(self, share: Number = 0.0) -> FloatArray:
         """Return the same for backward, with a share of the forward repeated."""
-        busy = self.backward_s + self.tp_backward_s + share * (self.recompute_s + self.tp_recompute_s)
+        busy = self.backward_s + share * self.recompute_s
+        for exposed in (self.tp, self.cp):
+            busy = busy + exposed.backward_s + share * exposed.recompute_s
         return np.maximum(0.0, self.launch_backward_s + share * self.launch_recompute_s - busy)
 
     def late(self, share: Number = 0.0) -> FloatArray:
@@ -58,6 +75,7 @@ class Units:
     embedding: UnitTime
     head: UnitTime
     exchange: TpExchange
+    context: CpExchange
     layer_params: FloatArray
     layer_tensors: float
     embedding_params: FloatArray
@@ -69,12 +87,16 @@ class Units:
     logits_bytes: FloatArray
 
 
-def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head_dev: Device, net: Network) -> Units:
+def units(
+    decoder: Decoder, part: Slice, tensor: GroupGeometry, context: GroupGeometry, dev: Device, head_dev: Device,
+    net: Network,
+) -> Units:  # fmt: skip
     """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
     total = float(sum(g.count for g in decoder.groups))
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
-    exchanges = [tp_exchange(c, part, group, net, dev.ring_overlap) for _, c in costs]
-    times = [_layer_time(c, part, x, dev) for (_, c), x in zip(costs, exchanges, strict=True)]
+    exchanges = [tp_exchange(c, part, tensor, net, dev.ring_overlap) for _, c in costs]
+    contexts = [cp_exchange(c, context.size, context, net, part.choices.cp_comm) for _, c in costs]
+    times = [_layer_time(c, part, x, y, dev) for (_, c), x, y in zip(costs, exchanges, contexts, strict=True)]
     weights = [w for w, _ in costs]
     hidden = costs[0][1].width
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
@@ -85,6 +107,7 @@ def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head
         embedding=_edge_time(embedding, part, exchanges[0], dev, forward=True),
         head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, forward=False),
         exchange=exchanges[0],
+        context=contexts[0],
         layer_params=_mean(weights, params),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
         embedding_params=local_params(decoder.embeddings, part.tp),
@@ -100,40 +123,55 @@ def _mean(weights: list[float], values: list[FloatArray]) -> FloatArray:
     return np.asarray(sum(w * v for w, v in zip(weights, values, strict=True)))
 
 
-def _mean_time(weights: list[float], times: list[UnitTime]) -> UnitTime:
-    names = UnitTime.__dataclass_fields__
-    return UnitTime(**{n: _mean(weights, [getattr(t, n) for t in times]) for n in names})
+T = TypeVar("T", UnitTime, Exposed)
 
 
-def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device) -> UnitTime:
-    recompute, again = _recomputed(cost, part, exchange)
-    forward, backward = np.asarray(cost.forward_s), np.asarray(cost.backward_s)
-    calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0)
+def _mean_time(weights: list[float], times: list[T]) -> T:
+    """Average field by field, exchanges inside times included."""
+    first = times[0]
+    columns = {f.name: [getattr(t, f.name) for t in times] for f in fields(first)}
+    return type(first)(**{
+        name: _mean_time(weights, c) if isinstance(c[0], Exposed) else _mean(weights, c) for name, c in columns.items()
+    })  # fmt: skip
+
+
+def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, context: CpExchange, dev: Device) -> UnitTime:
+    none = np.zeros_like(part.tp)
+    forward, backward = cost.forward_s + none, cost.backward_s + none
+    calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0) + context.calls_forward
     launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
     launch_backward = (cost.backward_ops * 0.5 + calls) * dev.op_launch_s
+    again = 1.0 if part.choices.recompute == "full" else 0.0
     return UnitTime(
-        forward, backward, recompute, exchange.forward_s, exchange.backward_s, again,
+        forward, backward, _recomputed(cost, part) + none,
+        Exposed(exchange.forward_s, exchange.backward_s, again * exchange.forward_s),
+        Exposed(context.forward_s, context.backward_s, _attends_again(part) * context.forward_s),
         launch_forward, launch_backward, _again(part) * launch_forward,
     )  # fmt: skip
+
+
+def _attends_again(part: Slice) -> float:
+    """Whether recomputation runs attention, and with it the exchange of keys and values, a second time."""
+    kind, megatron = part.choices.recompute, part.choices.stack == "megatron"
+    return 1.0 if kind == "full" or (kind == "selective" and megatron) else 0.0
 
 
 def _again(part: Slice) -> float:
     return {"none": 0.0, "selective": 0.25, "full": 1.0}[part.choices.recompute]
 
 
-def _recomputed(cost: OpsCost, part: Slice, exchange: TpExchange) -> tuple[FloatArray, FloatArray]:
-    """Seconds of recomputation and of the exchanges it repeats, before ``recompute_layers`` scales them."""
-    none = np.zeros_like(part.tp)
+def _recomputed(cost: OpsCost, part: Slice) -> Number:
+    """Seconds of recomputation, before ``recompute_layers`` scales them."""
     match part.choices.recompute:
         case "none":
-            return none, none
+            return 0.0
         case "full":
-            return np.asarray(cost.forward_s) + none, exchange.forward_s
+            return cost.forward_s
         case "selective" if part.choices.stack == "megatron":
-            return np.asarray(cost.attention_forward_s) + none, none
+            return cost.attention_forward_s
         case "selective":
             streaming = cost.forward_s - cost.gemm_forward_s - cost.attention_forward_s
-            return np.asarray(streaming + 0.5 * cost.gemm_forward_s) + none, none
+            return streaming + 0.5 * cost.gemm_forward_s
 
 
 def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
@@ -152,6 +190,6 @@ def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *,
     head_forward = once if part.choices.sequence_parallel else none
     return UnitTime(
         np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, none,
-        once if forward else head_forward, none if forward else once, none,
+        Exposed(once if forward else head_forward, none if forward else once, none), Exposed(none, none, none),
         cost.forward_ops * dev.op_launch_s + none, cost.backward_ops * dev.op_launch_s + none, none,
     )  # fmt: skip

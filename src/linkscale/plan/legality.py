@@ -109,6 +109,22 @@ def _kv_heads_not(job: Job, s: Strategy) -> str:
     return f"kv_heads = {kv} and tp = {s.tp}: neither divides the other; use a tp that divides {kv} or a multiple of it"
 
 
+def _context(job: Job, b: StrategyBatch) -> BoolArray:
+    # Ring and gathering balance causal work with two chunks a rank; trading tokens for heads needs heads to trade.
+    if b.choices.cp_comm == "a2a":
+        return np.asarray((b.cp == 1) | (job.arch.kv_heads % (b.cp * b.tp) == 0))
+    return np.asarray((b.cp == 1) | (job.seq_len % (2 * b.cp) == 0))
+
+
+def _context_not(job: Job, s: Strategy) -> str:
+    if s.cp_comm == "a2a":
+        return (
+            f"cp_comm a2a trades heads: {job.arch.kv_heads} key-value heads do not divide by cp*tp = {s.cp}*{s.tp}; "
+            "use a smaller cp, or cp_comm p2p"
+        )
+    return f"seq_len = {job.seq_len} does not divide by 2*cp = {2 * s.cp}, two chunks a rank; use another cp"
+
+
 def _sequence(job: Job, b: StrategyBatch) -> BoolArray | bool:
     return np.asarray(job.seq_len % (b.cp * b.tp) == 0) if b.choices.sequence_parallel else True
 
@@ -220,8 +236,7 @@ def _pipelined_not(job: Job, s: Strategy) -> str:
 
 RULES: tuple[Rule, ...] = (
     Rule("gpus", _fills, _fills_not),
-    Rule("context", lambda job, b: b.cp == 1, lambda job, s: (
-        f"cp = {s.cp}: context parallelism is not priced yet; use cp = 1")),
+    Rule("context", _context, _context_not),
     Rule("heads", _heads, lambda job, s: (
         f"{job.arch.heads} attention heads do not divide by tp = {s.tp}; use a tp that divides {job.arch.heads}")),
     Rule("kv_heads", _kv_heads, _kv_heads_not),

@@ -24,6 +24,7 @@ CommDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
 Schedule = Literal["1f1b", "gpipe"]
 AttentionKernel = Literal["flash", "unfused"]
 TpOverlap = Literal["none", "async", "ring"]
+CpComm = Literal["p2p", "all_gather", "a2a"]
 Compression = Literal["none", "bf16", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
 
 IntArray = npt.NDArray[np.int64]
@@ -54,6 +55,9 @@ class Choices(Model, frozen=True):
     overlap_grad_reduce: bool = True
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
+    cp_comm: CpComm = "p2p"
+    """How context-parallel ranks meet each other's keys and values: ``p2p`` passes them round a ring behind attention,
+    ``all_gather`` collects them before it, ``a2a`` (Ulysses) trades tokens for heads around it."""
     no_sync: bool = False
     """Fully sharded stacks: reduce gradients after the last micro-batch only, holding them whole until then."""
     tp_overlap: TpOverlap = "async"
