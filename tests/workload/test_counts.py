@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkscale.workload import active_params, decoder, flops_per_token, load_architecture, params, params_by_part
+from linkscale.workload import (
+    active_params,
+    decoder,
+    flops_per_token,
+    load_architecture,
+    packaged_models,
+    params,
+    params_by_part,
+)
 from linkscale.workload.counts import attention_flops_per_token, matmul_flops_per_token
 from linkscale.workload.ops import Attention, Elementwise, Gemm, Norm
 
@@ -98,6 +108,33 @@ def test_parts_sum_to_the_whole(name):
     assert all(value >= 0 for value in params_by_part(arch).values())
 
 
+# Parameters of the published checkpoints, and, in billions, of model cards and papers where the name rounds freely.
+CHECKPOINTS = {
+    "llama-3.1-405b": 405_853_388_800, "llama-3.1-70b": 70_553_706_496, "llama-3.1-8b": 8_030_261_248,
+    "llama-2-7b": 6_738_415_616, "gpt2": 124_439_808, "qwen2.5-7b": 7_615_616_512,
+}  # fmt: skip
+CARDS = {
+    "llama-2-7b": 6.74, "llama-3.2-1b": 1.23, "llama-3.2-3b": 3.21, "mistral-7b": 7.24, "mpt-7b": 6.65,
+    "qwen2.5-7b": 7.61, "qwen2.5-14b": 14.7, "qwen3-14b": 14.8, "nemotron-4-15b": 15.6, "falcon-40b": 41.3,
+    **{f"mpt-{size}": billions for size, billions in MPT_BILLIONS.items()},
+}  # fmt: skip
+SIZE = re.compile(r"-(\d+(?:\.\d+)?)([mbt])$")
+SIZED = {name: found.groups() for name in packaged_models() if (found := SIZE.search(name))}
+
+
+@pytest.mark.parametrize(("name", "count"), CHECKPOINTS.items())
+def test_published_checkpoints(name, count):
+    assert params(load_architecture(name)) == count
+
+
+def test_counts_are_the_sizes_in_the_names():
+    assert len(SIZED) > 60
+    for name, (number, unit) in SIZED.items():
+        nominal = float(number) * {"m": 1e6, "b": 1e9, "t": 1e12}[unit]
+        stated, within = (CARDS[name] * 1e9, 0.006) if name in CARDS else (nominal, 0.03)
+        assert params(load_architecture(name)) == pytest.approx(stated, rel=within), name
+
+
 shapes = st.builds(
     lambda heads, group, dim, **fields: {
         "heads": heads * group, "kv_heads": heads, "head_dim": dim, "hidden": heads * group * dim, **fields
@@ -146,3 +183,37 @@ def test_layers_add_up(shape):
     assert matmul_flops_per_token(two) - matmul_flops_per_token(one) == matmul_flops_per_token(one) - 2 * (
         one.vocab * one.hidden
     )
+
+
+def _larger(shape, grown):
+    """Return an architecture and the same with one number larger; heads grow by whole groups."""
+    base = msgspec.structs.replace(load_architecture("llama-3.1-8b"), **shape)
+    by = base.kv_heads if grown == "heads" else 1
+    return base, msgspec.structs.replace(base, **{grown: getattr(base, grown) + by})
+
+
+@given(shapes, st.sampled_from(["layers", "hidden", "heads", "head_dim", "ffn_hidden", "vocab"]), st.integers(1, 10**6))
+def test_a_larger_model_has_more_of_everything(shape, grown, seq_len):
+    base, larger = _larger(shape, grown)
+    assert params(larger) > params(base)
+    assert matmul_flops_per_token(larger) > matmul_flops_per_token(base)
+    for causal in (False, True):
+        assert flops_per_token(larger, seq_len, causal=causal) > flops_per_token(base, seq_len, causal=causal)
+
+
+@given(shapes, st.integers(1, 10**5))
+def test_a_longer_sequence_never_costs_a_token_less(shape, seq_len):
+    arch = msgspec.structs.replace(load_architecture("llama-3.1-8b"), **shape)
+    assert flops_per_token(arch, seq_len) < flops_per_token(arch, seq_len + 1)
+    windowed = msgspec.structs.replace(arch, window=100, windowed_layers=arch.layers)
+    assert attention_flops_per_token(windowed, seq_len) <= attention_flops_per_token(windowed, seq_len + 1)
+    assert attention_flops_per_token(windowed, seq_len) <= attention_flops_per_token(windowed, 100)
+
+
+@given(shapes)
+def test_tying_saves_one_table(shape):
+    arch = msgspec.structs.replace(load_architecture("llama-3.1-8b"), **{**shape, "tied_embeddings": False})
+    tied = msgspec.structs.replace(arch, tied_embeddings=True)
+    assert params(arch) - params(tied) == arch.vocab * arch.hidden
+    assert matmul_flops_per_token(arch) == matmul_flops_per_token(tied)
+    assert sum(params_by_part(tied).values()) == params(tied)
