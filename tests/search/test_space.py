@@ -56,19 +56,19 @@ def test_gpu_counts_use_that_many_gpus() -> None:
 
 def test_fixed_fields_are_kept_by_every_strategy() -> None:
     fixed = {"tp": 2, "pp": 2, "stack": "megatron", "recompute": "full", "sequence_parallel": False, "micro_batch": 2}
-    found = rows(list(groups(job(), default_axes(12, cluster(), 16, Constraints(**fixed)))))  # type: ignore[arg-type]
+    found = rows(list(groups(job(), default_axes(job(), cluster(), Constraints(**fixed)))))  # type: ignore[arg-type]
     assert found
     assert all(getattr(strategy, name) == value for strategy in found for name, value in fixed.items())
 
 
 def test_a_fixed_replica_count_leaves_the_shapes_that_reach_it() -> None:
-    found = rows(list(groups(job(), default_axes(12, cluster(), 16, Constraints(dp=4)))))
+    found = rows(list(groups(job(), default_axes(job(), cluster(), Constraints(dp=4)))))
     assert {s.tp * s.pp for s in found} == {4}
     assert {s.dp for s in found} == {4}
 
 
 def test_wide_axes_vary_every_switch() -> None:
-    table = wide_axes(12, cluster(), 16, Constraints()).table()
+    table = wide_axes(job(), cluster(), Constraints()).table()
     switches = (
         "overlap_grad_reduce",
         "overlap_param_gather",

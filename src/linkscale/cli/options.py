@@ -56,6 +56,8 @@ FLAGS: tuple[Flag, ...] = (
          "Gradient exchange behind backward."),
     Flag("overlap_param_gather", bool, ("--overlap-param-gather/--no-overlap-param-gather",),
          "Parameter gathering behind forward."),
+    Flag("cp_comm", str, ("--cp-comm",), "How context-parallel ranks share keys and values.",
+         ("p2p", "all_gather", "a2a")),
     Flag("no_sync", bool, ("--no-sync/--sync",), "Fully sharded: reduce gradients after the last micro-batch only."),
     Flag("overlap_p2p", bool, ("--overlap-p2p/--no-overlap-p2p",), "Pipeline sends behind compute."),
 )  # fmt: skip

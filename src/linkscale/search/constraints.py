@@ -10,6 +10,7 @@ from linkscale.plan.strategy import (
     Choices,
     CommDtype,
     Compression,
+    CpComm,
     Precision,
     Recompute,
     Schedule,
@@ -43,6 +44,7 @@ class Constraints(Model, frozen=True):
     overlap_grad_reduce: bool | None = None
     overlap_param_gather: bool | None = None
     overlap_p2p: bool | None = None
+    cp_comm: CpComm | None = None
     no_sync: bool | None = None
     tp_overlap: TpOverlap | None = None
 
