@@ -1,10 +1,10 @@
 """Context-parallel exchanges of one layer: keys and values met in a ring, gathered, or heads traded for tokens.
 
-``p2p`` (Ring Attention, Liu et al. 2023; Megatron-LM and Transformer Engine): cp - 1 steps, each passing one peer's keys
-and values behind the attention on the last one's; backward passes their gradients along, twice the bytes.
+``p2p`` (Ring Attention, Liu et al. 2023; Megatron-LM and Transformer Engine): cp - 1 steps, each passing one peer's
+keys and values behind the attention on the last one's; backward passes their gradients along, twice the bytes.
 ``all_gather`` (Llama Team 2024, section 3.3.2): keys and values are gathered before attention, and gathered again and
-their gradients reduced backward, all exposed. ``a2a`` (DeepSpeed Ulysses, Jacobs et al. 2023): queries, keys, values and
-outputs are traded, all exposed. Causal work is balanced: every rank holds one chunk from each end.
+their gradients reduced backward, all exposed. ``a2a`` (DeepSpeed Ulysses, Jacobs et al. 2023): queries, keys, values
+and outputs are traded, all exposed. Causal work is balanced: every rank holds one chunk from each end.
 """
 
 from __future__ import annotations
@@ -38,13 +38,7 @@ class CpExchange:
 def cp_exchange(cost: OpsCost, cp: FloatArray, group: GroupGeometry, net: Network, how: CpComm) -> CpExchange:
     """Price the context-parallel exchanges of one layer; groups of one rank exchange nothing."""
     alone = cp <= 1.0
-    match how:
-        case "p2p":
-            found = _ring(cost, cp, group, net)
-        case "all_gather":
-            found = _gathered(cost, cp, group, net)
-        case "a2a":
-            found = _traded(cost, cp, group, net)
+    found = {"p2p": _ring, "all_gather": _gathered, "a2a": _traded}[how](cost, cp, group, net)
     return CpExchange(
         found.size_bytes, found.one,
         *(np.where(alone, 0.0, x) for x in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TypeVar
 
 import numpy as np
 
@@ -123,16 +122,21 @@ def _mean(weights: list[float], values: list[FloatArray]) -> FloatArray:
     return np.asarray(sum(w * v for w, v in zip(weights, values, strict=True)))
 
 
-T = TypeVar("T", UnitTime, Exposed)
+def _mean_exposed(weights: list[float], exposed: list[Exposed]) -> Exposed:
+    return Exposed(*(_mean(weights, [getattr(e, f.name) for e in exposed]) for f in fields(Exposed)))
 
 
-def _mean_time(weights: list[float], times: list[T]) -> T:
+def _mean_time(weights: list[float], times: list[UnitTime]) -> UnitTime:
     """Average field by field, exchanges inside times included."""
-    first = times[0]
-    columns = {f.name: [getattr(t, f.name) for t in times] for f in fields(first)}
-    return type(first)(**{
-        name: _mean_time(weights, c) if isinstance(c[0], Exposed) else _mean(weights, c) for name, c in columns.items()
-    })  # fmt: skip
+
+    def mean(name: str) -> FloatArray:
+        return _mean(weights, [getattr(t, name) for t in times])
+
+    return UnitTime(
+        mean("forward_s"), mean("backward_s"), mean("recompute_s"),
+        _mean_exposed(weights, [t.tp for t in times]), _mean_exposed(weights, [t.cp for t in times]),
+        mean("launch_forward_s"), mean("launch_backward_s"), mean("launch_recompute_s"),
+    )  # fmt: skip
 
 
 def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, context: CpExchange, dev: Device) -> UnitTime:
