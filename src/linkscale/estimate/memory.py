@@ -74,6 +74,8 @@ def _stage(
     groups: DpGroups, choices: Choices,
 ) -> MemoryBytes:  # fmt: skip
     params = count * unit.layer_params + embedding * unit.embedding_params + head * unit.head_params
+    if choices.schedule == "dualpipe":  # every GPU holds a stage from each end of the pipeline
+        params = 2.0 * params
     shards = np.where(choices.sharding == "none", 1.0, groups.shard.size)
     state = state_bytes(params, unit.layer_params, shards, choices)
     chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule)

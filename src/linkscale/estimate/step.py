@@ -20,7 +20,7 @@ from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_gr
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
 from linkscale.estimate.messages import blocking, cp_messages, norm_message, pipeline_messages, tp_messages
 from linkscale.estimate.numbers import Numbers, numbers_of
-from linkscale.estimate.pipeline import StageLayers, stage_layers
+from linkscale.estimate.pipeline import StageLayers, bubble_s, stage_layers
 from linkscale.estimate.units import Units, units
 from linkscale.plan.strategy import Choices, StrategyBatch
 from linkscale.profile.values import Profile
@@ -65,6 +65,9 @@ class _Stages:
     cp: FloatArray
     host: FloatArray
     others: FloatArray
+    others_forward: FloatArray
+    others_wgrad: FloatArray
+    """Forward and weight gradients of all the other stages together."""
     busy: FloatArray
     """Computation of the stage that computes most, which need not be the slowest."""
 
@@ -138,7 +141,13 @@ def _stages(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> 
 
     busy = np.maximum(first["compute"] + first["recompute"], last["compute"] + last["recompute"])
     busy = np.where(n.pp > 2, np.maximum(busy, middle["compute"] + middle["recompute"]), busy)
-    return _Stages(**{cause: pick(cause) for cause in CAUSES}, others=everything - slowest, busy=busy)
+    others = everything - slowest
+    # The other stages hold the same mix of layers as the slowest one.
+    return _Stages(
+        **{cause: pick(cause) for cause in CAUSES}, others=others, busy=busy,
+        others_forward=(n.pp - 1.0) * layers.middle * unit.layer.forward_s,
+        others_wgrad=(n.pp - 1.0) * layers.middle * unit.layer.wgrad_s,
+    )  # fmt: skip
 
 
 def _sum(causes: dict[str, FloatArray]) -> FloatArray:
@@ -202,7 +211,8 @@ def _breakdown(
     shards = groups.shard.size
     update = optimizer_s(work.params, shards, dev, choices)
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
-    bubble = stages.others / n.vpp + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
+    idle = bubble_s(stages.others, stages.others_forward, stages.others_wgrad, n.pp, n.vpp, choices.schedule)
+    bubble = idle + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
     wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stages.busy + bubble)
     return {
         "compute": n.micro_batches * stages.compute,

@@ -41,6 +41,8 @@ class UnitTime:
 
     forward_s: FloatArray
     backward_s: FloatArray
+    wgrad_s: FloatArray
+    """The part of backward that weight gradients take."""
     recompute_s: FloatArray
     tp: Exposed
     cp: Exposed
@@ -133,7 +135,7 @@ def _mean_time(weights: list[float], times: list[UnitTime]) -> UnitTime:
         return _mean(weights, [getattr(t, name) for t in times])
 
     return UnitTime(
-        mean("forward_s"), mean("backward_s"), mean("recompute_s"),
+        mean("forward_s"), mean("backward_s"), mean("wgrad_s"), mean("recompute_s"),
         _mean_exposed(weights, [t.tp for t in times]), _mean_exposed(weights, [t.cp for t in times]),
         mean("launch_forward_s"), mean("launch_backward_s"), mean("launch_recompute_s"),
     )  # fmt: skip
@@ -147,7 +149,7 @@ def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, context: CpExc
     launch_backward = (cost.backward_ops * 0.5 + calls) * dev.op_launch_s
     again = 1.0 if part.choices.recompute == "full" else 0.0
     return UnitTime(
-        forward, backward, _recomputed(cost, part) + none,
+        forward, backward, cost.wgrad_s + none, _recomputed(cost, part) + none,
         Exposed(exchange.forward_s, exchange.backward_s, again * exchange.forward_s),
         Exposed(context.forward_s, context.backward_s, _attends_again(part) * context.forward_s),
         launch_forward, launch_backward, _again(part) * launch_forward,
@@ -193,7 +195,7 @@ def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *,
     once = np.maximum(exchange.gather.time_s, exchange.reduce.time_s)
     head_forward = once if part.choices.sequence_parallel else none
     return UnitTime(
-        np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, none,
+        np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, cost.wgrad_s + none, none,
         Exposed(once if forward else head_forward, none if forward else once, none), Exposed(none, none, none),
         cost.forward_ops * dev.op_launch_s + none, cost.backward_ops * dev.op_launch_s + none, none,
     )  # fmt: skip

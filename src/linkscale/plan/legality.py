@@ -219,6 +219,32 @@ def _supported_not(job: Job, s: Strategy) -> str:
     return f"stack {s.stack} has no sharding {s.sharding!r}; it has {', '.join(SHARDINGS[s.stack])}"
 
 
+def _schedule(job: Job, b: StrategyBatch) -> BoolArray | bool:
+    """GPipe, ZB-H1 and DualPipe hold one chunk a stage, ZB-V two; DualPipe feeds both ends of an even pipeline."""
+    micro_batches = job.global_batch // np.maximum(b.dp * b.micro_batch, 1)
+    match b.choices.schedule:
+        case "gpipe" | "zb-h1":
+            return b.vpp == 1
+        case "zb-v":
+            return (b.vpp == 2) | (b.pp == 1)
+        case "dualpipe":
+            return ((b.vpp == 1) & (b.pp % 2 == 0) & (micro_batches >= 2 * b.pp)) | (b.pp == 1)
+        case "1f1b":
+            return True
+
+
+def _schedule_not(job: Job, s: Strategy) -> str:
+    if s.schedule == "dualpipe":
+        micro_batches = job.global_batch // (s.dp * s.micro_batch)
+        return (
+            f"schedule dualpipe needs an even pp, vpp = 1 and at least 2*pp = {2 * s.pp} micro-batches; "
+            f"here pp = {s.pp}, vpp = {s.vpp} and {micro_batches} micro-batches"
+        )
+    if s.schedule == "zb-v":
+        return f"schedule zb-v places two chunks on a stage, but vpp = {s.vpp}; use vpp = 2 or schedule zb-h1"
+    return f"schedule {s.schedule} is not interleaved, but vpp = {s.vpp}; use vpp = 1 or schedule 1f1b"
+
+
 def _pipelined(job: Job, b: StrategyBatch) -> BoolArray | bool:
     """DeepSpeed's pipeline engine refuses ZeRO-2 and ZeRO-3; FSDP1 and DDP have no pipeline."""
     choices = b.choices
@@ -247,8 +273,7 @@ RULES: tuple[Rule, ...] = (
     Rule("stages", _stages, _stages_not),
     Rule("pipeline", lambda job, b: (b.vpp == 1) | (b.pp > 1), lambda job, s: (
         f"vpp = {s.vpp} with pp = 1: interleaving needs a pipeline; use vpp = 1 or pp > 1")),
-    Rule("schedule", lambda job, b: (b.vpp == 1) if b.choices.schedule == "gpipe" else True, lambda job, s: (
-        f"schedule gpipe is not interleaved, but vpp = {s.vpp}; use vpp = 1 or schedule 1f1b")),
+    Rule("schedule", _schedule, _schedule_not),
     Rule("interleaved", _interleaved, _interleaved_not),
     Rule("rounds", _rounds, _rounds_not),
     Rule("shard_domain", _shard_domain, _shard_domain_not),

@@ -21,7 +21,8 @@ Sharding = Literal["none", "zero1", "zero2", "zero3", "hsdp"]
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["fp16", "bf16", "fp8"]
 CommDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
-Schedule = Literal["1f1b", "gpipe"]
+Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"]
+CudaGraphs = Literal["none", "partial", "full"]
 AttentionKernel = Literal["flash", "unfused"]
 TpOverlap = Literal["none", "async", "ring"]
 CpComm = Literal["p2p", "all_gather", "a2a"]
@@ -44,6 +45,8 @@ class Choices(Model, frozen=True):
     schedule: Schedule = "1f1b"
     precision: Precision = "bf16"
     attention: AttentionKernel = "flash"
+    cuda_graphs: CudaGraphs = "none"
+    """How much of a step the host launches as recorded graphs: ``partial`` leaves out attention (or experts)."""
     compile: bool = False
     """torch.compile or an equivalent fusion of memory-bound operations."""
     grad_dtype: CommDtype = "fp32"

@@ -11,6 +11,7 @@ from linkscale.plan.strategy import (
     CommDtype,
     Compression,
     CpComm,
+    CudaGraphs,
     Precision,
     Recompute,
     Schedule,
@@ -36,6 +37,7 @@ class Constraints(Model, frozen=True):
     schedule: Schedule | None = None
     precision: Precision | None = None
     attention: AttentionKernel | None = None
+    cuda_graphs: CudaGraphs | None = None
     compile: bool | None = None
     grad_dtype: CommDtype | None = None
     param_dtype: CommDtype | None = None
