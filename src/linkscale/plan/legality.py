@@ -221,14 +221,15 @@ def _supported_not(job: Job, s: Strategy) -> str:
 
 def _schedule(job: Job, b: StrategyBatch) -> BoolArray | bool:
     """GPipe, ZB-H1 and DualPipe hold one chunk a stage, ZB-V two; DualPipe feeds both ends of an even pipeline."""
-    micro_batches = job.global_batch // np.maximum(b.dp * b.micro_batch, 1)
+    alone = np.asarray(b.pp == 1)
     match b.choices.schedule:
         case "gpipe" | "zb-h1":
-            return b.vpp == 1
+            return np.asarray(b.vpp == 1)
         case "zb-v":
-            return (b.vpp == 2) | (b.pp == 1)
+            return alone | (b.vpp == 2)
         case "dualpipe":
-            return ((b.vpp == 1) & (b.pp % 2 == 0) & (micro_batches >= 2 * b.pp)) | (b.pp == 1)
+            enough = job.global_batch // np.maximum(b.dp * b.micro_batch, 1) >= 2 * b.pp
+            return alone | ((b.vpp == 1) & (b.pp % 2 == 0) & enough)
         case "1f1b":
             return True
 

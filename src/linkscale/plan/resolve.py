@@ -89,7 +89,7 @@ def _remaining_dp(record: RunRecord) -> int | None:
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("contradictory", _contradicts, _says("the numbers that the source prints contradict each other (CHECK)")),
-    Refusal("mixture of experts", lambda r: bool(r.experts) or "MoE:" in r.notes,
+    Refusal("mixture of experts", lambda r: bool(r.experts or r.experts_topk) or "MoE:" in r.notes,
             _says("mixture-of-experts models are not priced yet")),
     Refusal("LoRA", lambda r: "(LoRA)" in r.model, _says("LoRA trains a small part of the weights: not priced")),
     Refusal("offload", lambda r: "CPU offload experiment" in r.notes or "CPU offload used" in r.notes,
