@@ -226,10 +226,10 @@ def _schedule(job: Job, b: StrategyBatch) -> BoolArray | bool:
         case "gpipe" | "zb-h1":
             return np.asarray(b.vpp == 1)
         case "zb-v":
-            return alone | (b.vpp == 2)
+            return np.asarray(alone | (b.vpp == 2))
         case "dualpipe":
             enough = job.global_batch // np.maximum(b.dp * b.micro_batch, 1) >= 2 * b.pp
-            return alone | ((b.vpp == 1) & (b.pp % 2 == 0) & enough)
+            return np.asarray(alone | ((b.vpp == 1) & (b.pp % 2 == 0) & enough))
         case "1f1b":
             return True
 
