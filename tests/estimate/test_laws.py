@@ -82,6 +82,7 @@ def test_parts_sum_to_the_whole(case) -> None:
         assert (seconds >= 0).all()
     for message in found.messages:
         assert (message.exposed_s >= 0).all()
+        assert never_above(message.exposed_s, message.time_s), f"{message.group_name} {message.what}"
 
 
 STATE = ("weights", "gradients", "optimizer")

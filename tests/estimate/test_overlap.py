@@ -53,6 +53,20 @@ def test_what_a_layers_exchange_exceeds_its_compute_is_exposed_layer_by_layer() 
     assert fast[0] == pytest.approx(fast[1])
 
 
+@pytest.mark.parametrize("sharded", [{"sharding": "zero3"}, {"sharding": "hsdp", "shard_domain": 8}])
+@pytest.mark.parametrize("port", [SLOW, {}])
+@pytest.mark.parametrize("overlap", [True, False])
+def test_every_exchange_is_exposed_for_what_it_takes_at_most(sharded, port, overlap) -> None:
+    """Edge units and replicas carry their own exposed seconds; together they are the breakdown's dp."""
+    layout = {**PLAIN, "stack": "fsdp2", "overlap_grad_reduce": overlap, "overlap_param_gather": overlap}
+    found = estimate(64 * 4, **layout, **sharded, **port)
+    for m in found.messages:
+        assert m.exposed_s[0] <= m.time_s[0] * (1 + 1e-12), m.what
+    exposed = sum(m.exposed_s[0] for m in found.messages if m.group_name in ("dp", "world"))
+    assert found.breakdown_s["dp"][0] + found.breakdown_s["optimizer"][0] >= exposed
+    assert message(found, "dp", "edge gradients")[3] > 0
+
+
 def test_the_parameter_gather_hides_behind_the_first_forward_only() -> None:
     layout = {**PLAIN, "sharding": "zero1"}
     few = message(estimate(64, **layout, **SLOW), "dp", "parameters")

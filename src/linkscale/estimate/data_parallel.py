@@ -35,11 +35,13 @@ class Message:
     one: CollectiveTime
     geometry: GroupGeometry
     exposed_s: FloatArray
+    copies_s: FloatArray | float = 0.0
+    """Seconds in which the device packs and unpacks the buffers of all its calls."""
 
     @property
     def time_s(self) -> FloatArray:
         """Seconds of all its calls."""
-        return self.count * self.one.time_s
+        return self.count * self.one.time_s + self.copies_s
 
 
 @dataclass(frozen=True)
@@ -185,26 +187,29 @@ def _fully_sharded(
     across = _exchange("all_reduce", work.layer_params * grad / shard.size, 1.0, replica, net)
 
     reducing = np.ones_like(micro) if choices.no_sync else micro
+    others, reduced = micro * (layers - 1.0), reducing * (layers - 1.0)
     backward = gather.time_s + reduce.time_s + across.time_s
     late_forward = _late(gather.time_s, work.layer_forward_s, choices.overlap_param_gather)
-    late_backward = _late(backward, work.layer_backward_s, choices.overlap_grad_reduce)
-    # What backward cannot hide is charged in the order it queues: the gather first, then the reductions.
-    late_gather = np.minimum(late_backward, gather.time_s)
-    others, reduced = micro * (layers - 1.0), reducing * (layers - 1.0)
-    copies = micro * layers * work.layer_params * (4.0 * param + 2.0 * grad) / memory_bytes_per_s
-    gathers = micro * (gather_edge.time_s + gather.time_s) + others * (late_forward + late_gather) + copies
-    last = reduce.time_s + reduce_edge.time_s + across.time_s
-    reductions = reducing * last + reduced * (late_backward - late_gather)
-    hidden = others * (2.0 * gather.time_s - late_forward - late_gather)
-    hidden = hidden + reduced * (backward - gather.time_s - late_backward + late_gather)
-    gathers = gathers + _slowdown(hidden, gather.one, net)
-    none = np.zeros_like(micro)
+    late = _late(backward, work.layer_backward_s, choices.overlap_grad_reduce)
+    # What backward cannot hide is charged in the order it queues: the gather, the reduction, the replicas.
+    late_gather = np.minimum(late, gather.time_s)
+    late_reduce = np.minimum(late - late_gather, reduce.time_s)
+    late_across = late - late_gather - late_reduce
+
+    def exposed(first: FloatArray, late_s: FloatArray, whole_s: FloatArray) -> FloatArray:
+        return first + late_s + _slowdown(whole_s - late_s, gather.one, net)
+
+    copied = micro * layers * work.layer_params / memory_bytes_per_s
+    unpack, pack = copied * (4.0 * param), copied * (2.0 * grad)
+    gathers = exposed(micro * gather.time_s, others * (late_forward + late_gather), others * (2.0 * gather.time_s))
+    reductions = exposed(reducing * reduce.time_s, reduced * late_reduce, reduced * reduce.time_s)
+    replicas = exposed(reducing * across.time_s, reduced * late_across, reduced * across.time_s)
     return [
-        _message("parameters", "all_gather", gather, 2.0 * layers * micro, shard, gathers),
-        _message("edge parameters", "all_gather", gather_edge, micro, shard, none),
-        _message("gradients", "reduce_scatter", reduce, layers * reducing, shard, reductions),
-        _message("edge gradients", "reduce_scatter", reduce_edge, reducing, shard, none),
-        _message("gradient shards", "all_reduce", across, layers * reducing, replica, none),
+        _message("parameters", "all_gather", gather, 2.0 * layers * micro, shard, gathers, unpack),
+        _message("edge parameters", "all_gather", gather_edge, micro, shard, micro * gather_edge.time_s),
+        _message("gradients", "reduce_scatter", reduce, layers * reducing, shard, reductions, pack),
+        _message("edge gradients", "reduce_scatter", reduce_edge, reducing, shard, reducing * reduce_edge.time_s),
+        _message("gradient shards", "all_reduce", across, layers * reducing, replica, replicas),
     ]
 
 
@@ -213,9 +218,12 @@ def _late(exchange_s: FloatArray, cover_s: FloatArray, overlap: bool) -> FloatAr
 
 
 def _message(
-    what: str, kind: Kind, exchange: _Exchange, times: FloatArray, group: GroupGeometry, exposed_s: FloatArray
-) -> Message:
-    return Message("dp", what, kind, exchange.size_bytes, times * exchange.pieces, exchange.one, group, exposed_s)
+    what: str, kind: Kind, exchange: _Exchange, times: FloatArray, group: GroupGeometry, exposed_s: FloatArray,
+    copies_s: FloatArray | float = 0.0,
+) -> Message:  # fmt: skip
+    """Nothing hides the copies: they run on the device's own streams."""
+    count, exposed = times * exchange.pieces, exposed_s + copies_s
+    return Message("dp", what, kind, exchange.size_bytes, count, exchange.one, group, exposed, copies_s)
 
 
 def _slowdown(hidden_s: FloatArray, one: CollectiveTime, net: Network) -> FloatArray:
