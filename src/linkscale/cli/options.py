@@ -47,6 +47,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag("compile", bool, ("--compile/--no-compile",), "Memory-bound operations fused by a compiler."),
     Flag("cuda_graphs", str, ("--cuda-graphs",), "How much of a step is launched as recorded graphs.",
          ("none", "partial", "full")),
+    Flag("optimizer", str, ("--optimizer",), "What updates the weights.",
+         ("adamw", "adamw-bf16", "adamw-8bit", "sgd", "muon")),
     Flag("grad_dtype", str, ("--grad-dtype",), "Type in which gradients are reduced.", _DTYPES),
     Flag("param_dtype", str, ("--param-dtype",), "Type in which parameters are gathered.", _DTYPES),
     Flag("compression", str, ("--compression",), "Compression of gradients.",

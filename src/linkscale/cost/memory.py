@@ -12,6 +12,7 @@ import numpy as np
 
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice
+from linkscale.cost.optimizer import MASTER_BYTES, UPDATES
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 
 # CUDA context and libraries; NCCL's buffers of one communicator (channels x peers x 4 MiB x protocols); and the
@@ -19,9 +20,6 @@ from linkscale.plan.strategy import DTYPE_BYTES, Choices
 CONTEXT_BYTES = 1.0e9
 COMMUNICATOR_BYTES = 0.4e9
 FRAGMENTATION = 0.05
-# fp32 master weight and two fp32 moments. The fp32 copy of 16-bit gradients lives only in the optimizer step, when
-# activations are gone.
-ADAM_BYTES = 12.0
 # Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
 # loss keeps the fp32 probabilities too.
 LOGIT_BYTES = {"written": 16.0, "fused": 12.0}
@@ -40,23 +38,25 @@ def state_bytes(params: Number, unit_params: Number, shards: Number, choices: Ch
     """Bytes of ``params`` parameters held by a group of ``shards`` ranks.
 
     ``unit_params``: parameters of the largest unit gathered at once (one layer) where weights are sharded.
-    Adam keeps two fp32 moments; mixed precision an fp32 master copy, which for fully sharded stacks *is* the
-    weight, so that their weights count 4 bytes sharded plus the 16-bit units in flight.
+    Mixed precision keeps an fp32 master copy beside the optimizer's moments; for fully sharded stacks the master *is*
+    the weight, so that their weights count 4 bytes sharded plus the 16-bit units in flight.
     """
-    grad = DTYPE_BYTES[choices.grad_dtype]
+    grad, moments = DTYPE_BYTES[choices.grad_dtype], UPDATES[choices.optimizer].moments_bytes
+    # An fp32 copy of 16-bit gradients lives only in the optimizer step, when activations are gone.
+    kept = MASTER_BYTES + moments
     match choices.sharding:
         case "none":
-            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params)
+            return StateBytes(2.0 * params, grad * params, kept * params)
         case "zero1":
-            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params / shards)
+            return StateBytes(2.0 * params, grad * params, kept * params / shards)
         case "zero2":
             held = grad * params if choices.no_sync else grad * params / shards + grad * unit_params
-            return StateBytes(2.0 * params, held, ADAM_BYTES * params / shards)
+            return StateBytes(2.0 * params, held, kept * params / shards)
         case "zero3" | "hsdp":
             # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
             weights = 4.0 * params / shards + 2.0 * 2.0 * unit_params
             whole = grad * params if choices.no_sync else 2.0 * unit_params
-            return StateBytes(weights, 4.0 * params / shards + whole, 8.0 * params / shards)
+            return StateBytes(weights, 4.0 * params / shards + whole, moments * params / shards)
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:

@@ -49,6 +49,8 @@ class StageWork:
     """What the critical stage offers as cover: device seconds per micro-batch, and what it holds."""
 
     layers: FloatArray
+    width: int
+    """Features of the model, the shorter side of most weights."""
     layer_params: FloatArray
     layer_tensors: float
     edge_params: FloatArray

@@ -185,6 +185,7 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
     hidden = (1.0 - inside) * unit.exchange.hidden_s
     return StageWork(
         layers=layers.first,
+        width=unit.width,
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
         edge_params=edge,
@@ -209,7 +210,7 @@ def _breakdown(
     for message in p2p:
         pp = pp + message.exposed_s
     shards = groups.shard.size
-    update = optimizer_s(work.params, shards, dev, choices)
+    update = optimizer_s(work.params, shards, float(work.width), dev, choices)
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
     idle = bubble_s(stages.others, stages.others_forward, stages.others_wgrad, n.pp, n.vpp, choices.schedule)
     bubble = idle + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)

@@ -77,6 +77,7 @@ class Units:
     head: UnitTime
     exchange: TpExchange
     context: CpExchange
+    width: int
     layer_params: FloatArray
     layer_tensors: float
     embedding_params: FloatArray
@@ -109,6 +110,7 @@ def units(
         head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, forward=False),
         exchange=exchanges[0],
         context=contexts[0],
+        width=hidden,
         layer_params=_mean(weights, params),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
         embedding_params=local_params(decoder.embeddings, part.tp),

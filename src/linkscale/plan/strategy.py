@@ -22,6 +22,7 @@ Recompute = Literal["none", "selective", "full"]
 Precision = Literal["fp16", "bf16", "fp8"]
 CommDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
 Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"]
+Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "sgd", "muon"]
 CudaGraphs = Literal["none", "partial", "full"]
 AttentionKernel = Literal["flash", "unfused"]
 TpOverlap = Literal["none", "async", "ring"]
@@ -49,6 +50,8 @@ class Choices(Model, frozen=True):
     """How much of a step the host launches as recorded graphs: ``partial`` leaves out attention (or experts)."""
     compile: bool = False
     """torch.compile or an equivalent fusion of memory-bound operations."""
+    optimizer: Optimizer = "adamw"
+    """``adamw`` keeps fp32 moments, ``-bf16`` and ``-8bit`` shorter ones; ``muon`` orthogonalises its momentum."""
     grad_dtype: CommDtype = "fp32"
     """Type in which gradients are accumulated and reduced."""
     param_dtype: CommDtype = "bf16"

@@ -12,6 +12,7 @@ from linkscale.plan.strategy import (
     Compression,
     CpComm,
     CudaGraphs,
+    Optimizer,
     Precision,
     Recompute,
     Schedule,
@@ -39,6 +40,7 @@ class Constraints(Model, frozen=True):
     attention: AttentionKernel | None = None
     cuda_graphs: CudaGraphs | None = None
     compile: bool | None = None
+    optimizer: Optimizer | None = None
     grad_dtype: CommDtype | None = None
     param_dtype: CommDtype | None = None
     compression: Compression | None = None
