@@ -16,7 +16,7 @@ MASTER_BYTES = 4.0
 class Update:
     """What an optimizer keeps per parameter beside the master weight, and how often it multiplies matrices.
 
-    ``products``: matrix products of Newton-Schulz iterations (Muon), ``rows`` x ``rows`` x ``columns`` of a weight each.
+    ``products``: matrix products of Newton-Schulz iterations (Muon), each ``rows * rows * columns`` of a weight.
     """
 
     moments_bytes: float
