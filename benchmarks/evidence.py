@@ -7,6 +7,7 @@ A script in this folder ends with two lines::
 
 which write ``docs/evidence/startup.json``. A test compares the hashes in every such file with the tree: a claim whose
 code has changed since must be measured again. The file holds no date, so the same tree and result give the same bytes.
+`make evidence` runs all the scripts, and ``tables.py`` puts the figures into the documentation.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def record(name: str, result: Mapping[str, Any], files: Iterable[str], root: Pat
     inputs = sorted({*files, *([_relative(script, root)] if script.is_relative_to(root) else [])})
     document = {
         "name": name,
-        "command": " ".join(["python", _relative(script, root), *sys.argv[1:]]),
+        "command": " ".join(["python", _relative(script, root), *map(_argument, sys.argv[1:])]),
         "commit": _commit(root),
         "machine": machine(),
         "inputs": inputs,
@@ -82,6 +83,11 @@ def _commit(root: Path) -> str:
     """Return HEAD; the hashes say what the tree really held."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
+
+
+def _argument(text: str) -> str:
+    """Name a file by its name alone: where it lies on this machine is nobody's business."""
+    return Path(text).name if Path(text).is_absolute() else text
 
 
 def _relative(path: Path, root: Path) -> str:

@@ -1,4 +1,4 @@
-"""Cut a table of published runs down to the rows that the tests hold: two papers whole, a seeded draw of the rest.
+"""Cut a table of published runs down to the rows that the tests hold: the Megatron tables whole, a draw of the rest.
 
 python benchmarks/accuracy/sample.py RUNS.csv tests/data/runs_sample.csv
 """
@@ -10,7 +10,7 @@ import csv
 import random
 from pathlib import Path
 
-WHOLE = ("korthikanti2022", "megatron_sc21_t1", "megatron_sc21_t2")
+WHOLE = ("korthikanti2022", "megatron_sc21_t1", "megatron_sc21_t2", "megatron_readme_2020", "megatron_readme_2021_01")
 SEED = 20261201
 PER_SOURCE = 6
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from linkscale.base.decode import decode
@@ -52,12 +54,13 @@ def test_broken_json_is_one_line_with_its_place(tmp_path, content, told):
         ({"name": "a", "gpu": 4}, "unknown field 'gpu'; did you mean 'gpus'?"),
         ({"name": "a", "spare": {"rat": "1"}}, "spare: unknown field 'rat'; did you mean 'rate'?"),
         ({"name": "a", "nics": [{"rate": "1"}, {"rat": "1"}]}, "unknown field 'rat'; did you mean 'rate'?"),
+        ({"name": "a", "zzz": 4}, "unknown field 'zzz'; known: name, gpus, nics, spare"),
         ({"gpus": 4}, "missing required field name"),
         ({"name": "a", "gpus": "four"}, "gpus: expected int, got str"),
         ({"name": "a", "gpus": 4.5}, "gpus: expected int, got float"),
         ({"name": "a", "gpus": 0}, "gpus is 0; a box has at least 1"),
         (["a"], "expected keys and values, found list"),
-        (None, "expected keys and values"),
+        (None, "expected keys and values, found nothing"),
     ],
 )
 def test_what_does_not_fit_a_value_is_one_line_with_the_nearest_field(data, told):
@@ -83,6 +86,28 @@ def test_writing_leaves_the_old_file_whole_when_it_fails(tmp_path):
         write_text(tmp_path, "new\n")
     assert path.read_text() == "old\n"
     assert [p.name for p in tmp_path.iterdir()] == ["plan.yaml"]
+
+
+def test_writing_goes_through_a_link_to_its_file(tmp_path):
+    (tmp_path / "plan.yaml").write_text("old\n")
+    (tmp_path / "best.yaml").symlink_to("plan.yaml")
+    write_text(tmp_path / "best.yaml", "new\n")
+    assert (tmp_path / "best.yaml").is_symlink()
+    assert (tmp_path / "plan.yaml").read_text() == "new\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_written_to_not_replaced(tmp_path):
+    """Renaming over a device file, as /dev/null, would take it from the whole machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_text(pipe, "text\n")
+        assert os.read(end, 100) == b"text\n"
+        assert pipe.is_fifo()
+    finally:
+        os.close(end)
 
 
 def test_writing_replaces_a_file_at_once(tmp_path):

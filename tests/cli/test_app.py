@@ -105,6 +105,23 @@ def test_a_closed_pipe_ends_quietly():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell's >&-")
+def test_a_closed_standard_output_is_no_defect():
+    command = f"{sys.executable} -m linkscale.cli catalog nics >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_while_modules_load_is_one_line():
+    code = (
+        "import builtins, linkscale.cli\nload = builtins.__import__\n"
+        "def stop(name, *rest):\n    if name == 'linkscale.cli.app':\n        raise KeyboardInterrupt\n"
+        "    return load(name, *rest)\nbuiltins.__import__ = stop\nlinkscale.cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+
+
 def test_a_full_disk_is_one_line():
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(

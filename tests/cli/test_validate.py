@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from linkscale.cli.app import run
+from linkscale.readers.runs import read_runs
 from linkscale.report.schema import shipped
 
 SAMPLE = Path(__file__).parents[1] / "data" / "runs_sample.csv"
@@ -29,7 +30,7 @@ def test_the_document_on_standard_output_and_in_a_file_are_the_same(capsys, tmp_
     assert printed == output.read_text()
     document = json.loads(printed)
     jsonschema.validate(document, shipped("validate"))
-    assert len(document["rows"]) == document["summary"]["rows"] == 191
+    assert len(document["rows"]) == document["summary"]["rows"] == len(read_runs(SAMPLE).records) > 100
 
 
 def test_groups_by_a_column_and_one_run_alone(capsys):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 import evidence
+import tables
 
 FILES = sorted(evidence.FOLDER.glob("*.json"))
 
@@ -19,6 +20,52 @@ def test_evidence_is_of_this_tree(path):
         f"{path.name} rests on files that changed since: {', '.join(changed[:5])}"
         f"{' and others' if len(changed) > 5 else ''}; measure again with `{command}` (or all: `make evidence`)"
     )
+
+
+@pytest.mark.parametrize("page", tables.pages(), ids=lambda path: path.stem)
+def test_pages_show_the_figures_of_the_evidence(page):
+    written = page.read_text()
+    assert tables.rendered(written) == written, f"{page.name} is out of date; run `python benchmarks/tables.py`"
+
+
+def test_every_figure_of_the_tables_is_shown_somewhere():
+    shown = {found[2] for page in tables.pages() for found in tables.BLOCK.finditer(page.read_text())}
+    assert shown == set(tables.BLOCKS)
+
+
+def result(name):
+    return json.loads((evidence.FOLDER / f"{name}.json").read_text())["result"]
+
+
+def test_the_promised_accuracy_is_kept():
+    promised = [figure for figure in result("accuracy")["figures"] if figure["at_most"]]
+    assert [figure["name"] for figure in promised if figure["value"] > figure["at_most"]] == []
+    assert len(promised) == 3
+
+
+def test_what_ships_is_what_the_fit_gives():
+    parameters = result("families")["parameters"]
+    assert len(parameters) == 7
+    for value in parameters.values():
+        assert value["shipped"] == pytest.approx(value["fitted"], rel=0.02)
+
+
+def test_the_promised_speed_is_kept():
+    found = result("search_speed")
+    assert found["strategies_per_s"] >= 200_000
+    assert found["strategies"] >= 500_000
+    gpt3, llama = found["commands"].values()
+    assert gpt3["seconds"] <= 4
+    assert gpt3["peak_rss_bytes"] <= 400e6
+    assert llama["seconds"] <= 5
+    assert all(row["seconds"] <= row["at_most"] for row in result("startup")["rows"] if row["at_most"])
+
+
+def test_paths_of_this_machine_are_left_out_of_commands(tree, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["bench.py", "/data/runs.csv", "--evidence"])
+    document = json.loads(evidence.record("claim", {}, [], root=tree).read_text())
+    assert document["command"].endswith("runs.csv --evidence")
+    assert "/data" not in document["command"]
 
 
 @pytest.fixture

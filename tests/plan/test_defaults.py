@@ -40,6 +40,13 @@ def test_hsdp_shards_over_what_is_left_of_a_domain():
     assert complete({"stack": "fsdp2", "sharding": "hsdp", "shard_domain": 16}, 64, 8).shard_domain == 16
 
 
+@pytest.mark.parametrize(("stack", "flat", "piped"), [("deepspeed", "zero3", "zero1"), ("fsdp2", "zero3", "zero2")])
+def test_a_pipeline_shards_as_the_stack_does_under_one(stack, flat, piped):
+    assert complete({"stack": stack}, 64, 8).sharding == flat
+    assert complete({"stack": stack, "pp": 4}, 64, 8).sharding == piped
+    assert complete({"stack": stack, "pp": 4, "sharding": "zero3"}, 64, 8).sharding == "zero3"
+
+
 def test_megatron_gathers_late_only_what_it_reduces_early():
     assert not complete({"overlap_grad_reduce": False}, 8, 8).overlap_param_gather
 

@@ -66,7 +66,7 @@ def test_lines_count_quoted_newlines(tmp_path):
         (b"id,source_key,gpu,num_gpus,colour\n", "unknown column 'colour'"),
         (b"id,id,source_key,gpu,num_gpus\n", "column 'id' stands twice"),
         (HEADER.encode(), "holds no rows"),
-        (HEADER.encode() + b"a-1,a,A100,8,,,,\xff\n", ":2: not UTF-8 text"),
+        (HEADER.encode() + b"a-1,a,A100,8,,,,\xff\n", ":2: not UTF-8 text (byte 0xff)"),
         (HEADER.encode() + b"a-1,a,A1\x0000,8,,,,\n", ":2: holds a zero byte"),
         (HEADER.encode() + b"a" * 70_000, "line longer than"),
         (b"\x89PNG\r\n\x1a\n", "not UTF-8 text"),

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from linkscale.estimate.result import BREAKDOWN_KEYS, Breakdown, Memory
 from linkscale.plan.strategy import Strategy
 from linkscale.report.bars import MEMORY_MARKS, TIME_MARKS
-from linkscale.report.console import progress, show
+from linkscale.report.console import ASCII, progress, show
 from linkscale.report.context import Asked, AskedStrategy
 from linkscale.report.plan_page import plan_page
 from linkscale.report.predict_page import estimate_page
@@ -111,12 +111,22 @@ def test_text_from_outside_is_shown_as_it_is():
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-def test_an_output_without_these_characters_gets_question_marks():
+def test_an_output_without_these_characters_gets_ascii_marks():
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
     show(estimate_page(estimate(), ASKED), file, 80)
     assert b"step time" in raw.getvalue()
-    assert b"????" in raw.getvalue()
+    assert b"######" in raw.getvalue()
+    assert b"?" not in raw.getvalue()
+    assert len(set(ASCII.values())) == len(ASCII), "no two causes look alike"
+    assert {mark.glyph for mark in (*TIME_MARKS.values(), *MEMORY_MARKS.values())} <= set(map(chr, ASCII))
+
+
+def test_a_terminal_too_narrow_for_the_tables_wraps_whole_lines(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    file = io.StringIO()
+    show(estimate_page(estimate(), ASKED), file)
+    assert file.getvalue() == printed(estimate_page(estimate(), ASKED), 60)
 
 
 @pytest.mark.parametrize(

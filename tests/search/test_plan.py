@@ -53,9 +53,16 @@ def test_popular_settings_lose_for_a_reason(result: PlanResult) -> None:
         assert loser.reason
         if loser.fits:
             assert loser.step_s is not None
-            assert loser.step_s >= best or "leaves the domain" in loser.reason
+            assert loser.step_s > best or "leaves the domain" in loser.reason
         elif loser.strategy is not None:
             assert "GB too much" in loser.reason
+
+
+def test_a_setting_that_changes_nothing_does_not_lose() -> None:
+    """Sequence parallelism at tp 1 has nothing to split."""
+    flat = search_plans(load_architecture("gpt2"), parse_cluster("dgx-a100:8"), 1024, 64, Constraints(), 3)
+    assert flat.plans[0].strategy.tp == 1
+    assert "no sequence parallelism" not in {loser.label for loser in flat.explanation.losers}
 
 
 def test_lifting_a_limit_or_better_hardware_is_never_slower(result: PlanResult) -> None:

@@ -18,11 +18,15 @@ _AT = re.compile(r" - at `\$\.?([^`]*)`")
 def decode(data: Any, kind: type[T], where: str) -> T:
     """Convert plain data into a value of ``kind``; ``where`` names the file in errors."""
     if not isinstance(data, dict):
-        raise InputError(f"{where}: expected keys and values, found {type(data).__name__}")
+        raise InputError(f"{where}: expected keys and values, found {_kind(data)}")
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {_told(str(error), kind)}") from None
+
+
+def _kind(data: Any) -> str:
+    return "nothing" if data is None else type(data).__name__
 
 
 def _told(message: str, kind: type[msgspec.Struct]) -> str:
@@ -31,9 +35,16 @@ def _told(message: str, kind: type[msgspec.Struct]) -> str:
     text = _AT.sub("", message)
     unknown = _UNKNOWN.search(text)
     if unknown:
-        hint = nearest(unknown[1], _known(kind, at[1] if at else ""))
-        return f"{field}unknown field {unknown[1]!r}" + (f"; did you mean {hint!r}?" if hint else "")
+        known = _known(kind, at[1] if at else "")
+        return f"{field}unknown field {unknown[1]!r}" + _hint(unknown[1], known)
     return f"{field}{text[0].lower()}{text[1:]}".replace("`", "")
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    hint = nearest(name, known)
+    if hint:
+        return f"; did you mean {hint!r}?"
+    return f"; known: {', '.join(known[:8])}{', …' if len(known) > 8 else ''}" if known else ""
 
 
 def _known(kind: type[msgspec.Struct], path: str) -> tuple[str, ...]:

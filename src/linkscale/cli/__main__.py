@@ -1,5 +1,5 @@
 """``python -m linkscale.cli`` is ``linkscale``."""
 
-from linkscale.cli.app import main
+from linkscale.cli import main
 
 main()

@@ -6,6 +6,7 @@ Linkscale; 130 interrupted. Verb modules import heavy rooms inside their functio
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -66,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if hasattr(signal, "SIGPIPE") and argv is None:
         # `linkscale ... | head` ends quietly, as other Unix tools do.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if sys.stdout is None:  # closed by the caller (`>&-`): nothing to print on, still an answer by exit code
+        sys.stdout = io.StringIO()
     args = list(sys.argv[1:] if argv is None else argv)
     sys.exit(run(args))
 

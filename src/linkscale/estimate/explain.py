@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
-import numpy as np
+from collections.abc import Iterator
 
 from linkscale.cost.collectives import ALGORITHMS
 from linkscale.cost.network import PROTOCOLS
 from linkscale.estimate.data_parallel import Message
+from linkscale.estimate.interval import interval_width, unchecked
 from linkscale.estimate.result import Breakdown, Communication, Estimate, Level, Memory
 from linkscale.estimate.step import BatchEstimate, evaluate
 from linkscale.plan.strategy import Strategy
@@ -17,7 +16,8 @@ from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
 from linkscale.workload.counts import Decoder, decoder, flops_per_token
 
-Z90 = NormalDist().inv_cdf(0.9)
+TIGHT = 0.03
+"""Share of the memory that a plan should leave free: allocators and libraries differ by so much between versions."""
 TRAINING_FORWARDS = 3.0  # backward costs two forwards
 
 
@@ -44,7 +44,7 @@ def estimate_step(
     full = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=False) * tokens
     causal = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=True) * tokens
     breakdown = {key: float(seconds[0]) for key, seconds in found.breakdown_s.items()}
-    width = float(np.exp(Z90 * profile.interval_sigma))
+    width = interval_width(cluster, strategy, seq_len, profile)
     return Estimate(
         step_s=step, p10_s=step / width, p90_s=step * width,
         tokens_per_s_per_gpu=tokens / step / cluster.gpus,
@@ -59,7 +59,7 @@ def estimate_step(
         device_capacity_bytes=found.capacity_bytes,
         fits=bool(found.fits[0]),
         assumptions=(*cluster.assumptions, *_assumptions(cluster, strategy)),
-        warnings=_warnings(model, cluster, strategy, found),
+        warnings=_warnings(arch, model, cluster, strategy, seq_len, found),
     )  # fmt: skip
 
 
@@ -106,17 +106,35 @@ def _assumptions(cluster: Cluster, strategy: Strategy) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _warnings(model: Decoder, cluster: Cluster, strategy: Strategy, found: BatchEstimate) -> tuple[str, ...]:
+def _tight(found: BatchEstimate) -> Iterator[str]:
+    spare = found.capacity_bytes - float(found.memory.device[0])
+    if spare < TIGHT * found.capacity_bytes:
+        yield (
+            f"only {spare / 1e9:.1f} GB of the GPU's {found.capacity_bytes / 1e9:.0f} GB to spare, less than memory "
+            "estimates err by; recompute more, or hold some back with --max-memory of `linkscale plan`"
+        )
+
+
+def _warnings(
+    arch: Architecture, model: Decoder, cluster: Cluster, strategy: Strategy, seq_len: int, found: BatchEstimate
+) -> tuple[str, ...]:
     notes = []
     if strategy.tp * strategy.cp > cluster.scaleup.domain_gpus:
         notes.append(
             f"tensor-parallel group of {strategy.tp} GPUs leaves the scale-up domain of "
-            f"{cluster.scaleup.domain_gpus} GPUs"
+            f"{cluster.scaleup.domain_gpus} GPU{'s' if cluster.scaleup.domain_gpus > 1 else ''}"
         )
     if not found.fits[0]:
         over = (float(found.memory.device[0]) - found.capacity_bytes) / 1e9
         notes.append(f"does not fit: {over:.1f} GB more than the GPU's {found.capacity_bytes / 1e9:.0f} GB")
+    else:
+        notes.extend(_tight(found))
     layers = sum(g.count for g in model.groups)
     if layers % (strategy.pp * strategy.vpp):
         notes.append(f"{layers} layers do not split evenly over pp*vpp = {strategy.pp * strategy.vpp} stages")
+    if 0 < arch.max_positions < seq_len:
+        notes.append(f"sequences of {seq_len:,} tokens, but the model states {arch.max_positions:,} positions")
+    new = unchecked(cluster, strategy, seq_len)
+    if new:
+        notes.append(f"outside what the profile was checked on: {'; '.join(new)}; the interval is wider")
     return tuple(notes)

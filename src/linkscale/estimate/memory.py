@@ -73,7 +73,7 @@ def _stage(
     unit: Units, n: Numbers, count: FloatArray, stage: FloatArray, embedding: FloatArray, head: FloatArray,
     groups: DpGroups, choices: Choices,
 ) -> MemoryBytes:  # fmt: skip
-    params = count * unit.layer_params + embedding * unit.embedding_params + head * unit.head_params
+    params = count * unit.layer_params + unit.edge_params(embedding, head)
     if choices.schedule == "dualpipe":  # every GPU holds a stage from each end of the pipeline
         params = 2.0 * params
     shards = np.where(choices.sharding == "none", 1.0, groups.shard.size)

@@ -14,8 +14,9 @@ from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.numbers import Numbers
 from linkscale.estimate.pipeline import StageLayers
 from linkscale.estimate.units import Units
-from linkscale.plan.strategy import Choices
+from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
+from linkscale.workload.counts import Decoder
 
 
 def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -> list[Message]:
@@ -39,6 +40,20 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     whole = unit.exchange.size_bytes
     again = collective_s("all_gather", whole, tensor, net)
     return [sent, Message("pp", "scattered boundary", "all_gather", whole, count, again, tensor, waited * again.time_s)]
+
+
+def embedding_messages(decoder: Decoder, unit: Units, n: Numbers, choices: Choices, net: Network) -> list[Message]:
+    """Gradients of a tied table, summed over the first and the last stage of a pipeline, which hold a copy each.
+
+    Exposed: they are complete when all gradients are (Megatron-LM, core/distributed/finalize_model_grads.py).
+    """
+    if not decoder.tied:
+        return []
+    ends = group_geometry(np.minimum(n.pp, 2.0), np.maximum(n.pp - 1.0, 1.0) * n.tp * n.cp * n.dp, net.domain_gpus)
+    size = unit.tied_params * DTYPE_BYTES[choices.grad_dtype]
+    one = collective_s("all_reduce", size, ends, net)
+    once = np.where(n.pp > 1, 1.0, 0.0)
+    return [Message("pp", "embedding gradients", "all_reduce", size, once, one, ends, one.time_s)]
 
 
 def blocking(n: Numbers, choices: Choices) -> FloatArray:

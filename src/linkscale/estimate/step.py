@@ -18,7 +18,14 @@ from linkscale.cost.waiting import expected_slowest
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_groups, dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
-from linkscale.estimate.messages import blocking, cp_messages, norm_message, pipeline_messages, tp_messages
+from linkscale.estimate.messages import (
+    blocking,
+    cp_messages,
+    embedding_messages,
+    norm_message,
+    pipeline_messages,
+    tp_messages,
+)
 from linkscale.estimate.numbers import Numbers, numbers_of
 from linkscale.estimate.pipeline import StageLayers, bubble_s, stage_layers
 from linkscale.estimate.units import Units, units
@@ -88,7 +95,7 @@ def evaluate(
     layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp)
     share = _recomputed_share(n, layers)
     stages = _stages(unit, n, layers, share)
-    p2p = pipeline_messages(unit, n, choices, net)
+    p2p = [*pipeline_messages(unit, n, choices, net), *embedding_messages(decoder, unit, n, choices, net)]
     groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
     work = _first_stage(unit, n, layers, share, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
@@ -175,7 +182,6 @@ def _stage(
 
 def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray, net: Network) -> StageWork:
     """Stage 0 is critical for the gradient exchange: later stages exchange while it cools down."""
-    edge = unit.embedding_params + np.where(n.pp == 1, unit.head_params, 0.0)
     layer = unit.layer
     # Time in which the device waits for the host is time to exchange as well.
     forward = layer.forward_s + layer.late_forward()
@@ -188,7 +194,7 @@ def _first_stage(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray
         width=unit.width,
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
-        edge_params=edge,
+        edge_params=unit.edge_params(np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)),
         layer_forward_s=forward + inside * layer.tp.forward_s,
         layer_backward_s=np.maximum(
             0.0, backward + inside * (layer.tp.backward_s + share * layer.tp.recompute_s) - hidden

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+from msgspec.structs import replace
 
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
@@ -82,11 +83,20 @@ class Units:
     layer_tensors: float
     embedding_params: FloatArray
     head_params: FloatArray
+    tied_params: FloatArray
+    """Parameters of the output projection that are the token table's own."""
     activation_bytes: FloatArray
     whole_activation_bytes: FloatArray
     """What one layer holds while its backward runs, recomputed or not."""
     checkpoint_bytes: FloatArray
     logits_bytes: FloatArray
+
+    def edge_params(self, embedding: FloatArray, head: FloatArray) -> FloatArray:
+        """Return the parameters beside the layers on a stage with (1) or without (0) the embedding and the head.
+
+        A stage that has both holds a tied table once; the last stage of a pipeline holds a copy.
+        """
+        return embedding * self.embedding_params + head * self.head_params - embedding * head * self.tied_params
 
 
 def units(
@@ -115,6 +125,7 @@ def units(
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
         embedding_params=local_params(decoder.embeddings, part.tp),
         head_params=local_params((*decoder.final, decoder.head), part.tp),
+        tied_params=local_params((replace(decoder.head, bias=False),) if decoder.tied else (), part.tp),
         activation_bytes=_mean(weights, kept),
         whole_activation_bytes=_mean(weights, [np.asarray(c.saved_bytes) for _, c in costs]),
         checkpoint_bytes=checkpoint_bytes(part, hidden),

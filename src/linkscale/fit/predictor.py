@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from linkscale.base.errors import InputError, LinkscaleError
-from linkscale.estimate.explain import Z90
+from linkscale.estimate.interval import interval_width
 from linkscale.estimate.step import BatchEstimate, evaluate
 from linkscale.fit.score import Prediction
 from linkscale.plan.resolve import Case
@@ -54,7 +54,7 @@ def _prediction(found: BatchEstimate, row: int, case: Case, profile: Profile) ->
     step = float(found.step_s[row])
     if not np.isfinite(step) or step <= 0.0:
         return InputError("the estimate is no positive number of seconds; the run is out of range")
-    width = float(np.exp(Z90 * profile.interval_sigma))
+    width = interval_width(case.cluster, case.strategy, case.seq_len, profile)
     memory = getattr(found.memory, case.memory_kind)[row] if case.memory_kind else None
     return Prediction(step_s=step, p10_s=step / width, p90_s=step * width,
                       memory_bytes=None if memory is None else float(memory))  # fmt: skip

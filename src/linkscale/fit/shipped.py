@@ -81,10 +81,11 @@ def identifies(case: Case) -> bool:
     """Whether a run can tell matrix rates and host costs from what is not modelled yet.
 
     Left to prediction, not to fitting: Omni-Path (its protocol costs are InfiniBand's here), DeepSpeed's parameter
-    by parameter exchange, and programs compiled by XLA, priced by convention as another stack.
+    by parameter exchange, programs compiled by XLA, priced by convention as another stack, and those that the same
+    default calls fused without saying how far (flash-attention's training code, fms-fsdp under torch.compile).
     """
-    xla = any("XLA" in sentence for sentence in case.assumptions)
-    return not xla and case.cluster.scaleout.kind != "omni-path" and case.strategy.stack != "deepspeed"
+    taken_as_fused = any("XLA" in sentence for sentence in case.assumptions)
+    return not taken_as_fused and case.cluster.scaleout.kind != "omni-path" and case.strategy.stack != "deepspeed"
 
 
 def fit_shipped(cases: Sequence[Case]) -> Fit:

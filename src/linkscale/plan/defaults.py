@@ -9,7 +9,7 @@ import msgspec
 
 from linkscale.base.errors import InputError, unknown_name
 from linkscale.plan.legality import MOST, shown
-from linkscale.plan.strategy import NUMBERS, Choices, CommDtype, Precision, Stack, Strategy
+from linkscale.plan.strategy import NUMBERS, Choices, CommDtype, Precision, Sharding, Stack, Strategy
 
 FIELDS = (*Choices.__struct_fields__, *NUMBERS)
 
@@ -28,6 +28,9 @@ STACK_DEFAULTS: dict[Stack, dict[str, object]] = {
     # DistributedDataParallel under autocast: parameters and gradients stay fp32.
     "ddp": {"sharding": "none", "recompute": "none", "tp_overlap": "none", "sequence_parallel": False},
 }
+
+# DeepSpeed's pipeline engine refuses ZeRO-2 and 3; torchtitan keeps layers gathered under a pipeline.
+SHARDING_UNDER_PIPELINE: dict[Stack, Sharding] = {"deepspeed": "zero1", "fsdp2": "zero2"}
 
 _GRADS_LIKE_PARAMETERS: tuple[Stack, ...] = ("fsdp1", "deepspeed")
 
@@ -58,6 +61,8 @@ def complete(stated: Mapping[str, Any], gpus: int, domain_gpus: int, precision: 
     for name, value in fields.items():
         check_field(name, value)
     choices = default_choices(fields.get("stack", "megatron"), fields.get("precision", precision))
+    if fields.get("pp", 1) > 1 and choices.stack in SHARDING_UNDER_PIPELINE:
+        fields.setdefault("sharding", SHARDING_UNDER_PIPELINE[choices.stack])
     if choices.stack == "megatron" and fields.get("overlap_grad_reduce") is False:
         fields.setdefault("overlap_param_gather", False)
     fields.setdefault("dp", _remaining(fields, gpus))

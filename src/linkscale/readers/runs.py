@@ -131,7 +131,8 @@ def _lines(file: BinaryIO, where: str) -> Iterator[str]:
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"{where}:{number}: not UTF-8 text (byte {error.start}); save the file as UTF-8") from None
+            byte = f"byte 0x{raw[error.start]:02x}"
+            raise InputError(f"{where}:{number}: not UTF-8 text ({byte}); save the file as UTF-8") from None
         if "\x00" in text:
             raise InputError(f"{where}:{number}: holds a zero byte; this is no text file")
         yield text

@@ -9,6 +9,12 @@ from typing import TextIO
 
 from rich.console import Console, RenderableType
 
+NARROWEST = 60
+"""Below this, tables would hide their numbers; a narrower terminal wraps the lines instead."""
+
+# For outputs that hold no such characters; every cause keeps a mark of its own.
+ASCII = str.maketrans("█▓▒░▚▞▙▄▀▌·×…", "#%=-cep_^|.x~")
+
 
 def page_console(file: TextIO, width: int | None = None) -> Console:
     """Return a console that adds nothing of its own: no markup, no highlighting, no emoji."""
@@ -16,18 +22,28 @@ def page_console(file: TextIO, width: int | None = None) -> Console:
 
 
 def show(page: RenderableType, file: TextIO | None = None, width: int | None = None) -> None:
-    """Print a page; characters that the output cannot hold become question marks rather than an error."""
+    """Print a page; where the output cannot hold its marks they become ASCII, other characters question marks."""
     target = sys.stdout if file is None else file
     if hasattr(target, "reconfigure"):
         target.reconfigure(errors="replace")
     console = page_console(target, width)
-    if console.is_terminal:
-        console.print(page)
-        return
+    if width is None:
+        console.width = max(console.width, NARROWEST)
     with console.capture() as captured:
         console.print(page)
-    lines = captured.get().split("\n")
-    target.write("\n".join(line.rstrip() for line in lines))
+    text = captured.get()
+    if not console.is_terminal:
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
+    target.write(text if _holds_marks(target) else text.translate(ASCII))
+
+
+def _holds_marks(target: TextIO) -> bool:
+    """Whether the encoding of an output has the characters that bars are made of."""
+    try:
+        "█▚·".encode(getattr(target, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 @contextmanager

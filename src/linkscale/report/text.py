@@ -82,8 +82,12 @@ def large(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share with one decimal."""
-    return f"{share:.1%}"
+    """Return a share with one decimal; what rounds to nothing has no sign.
+
+    >>> percent(0.0234), percent(-0.0001)
+    ('2.3%', '0.0%')
+    """
+    return f"{round(share, 3) + 0.0:.1%}"
 
 
 def gigabits(bytes_per_s: float) -> str:

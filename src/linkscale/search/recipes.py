@@ -77,9 +77,9 @@ def _try(question: Question, label: str, fields: Fields, best: Strategy, estimat
     candidate = screened.best or screened.lean
     if candidate is None:
         return Loser(label=label, strategy=None, step_s=None, fits=False, reason=illegal_reason(question, narrowed))
-    if candidate.strategy == best:
-        return None
     fits = screened.best is not None
+    if candidate.strategy == best or (fits and candidate.step_s == estimate.step_s):
+        return None  # it is the best, or what it changes touches nothing here: sequence parallelism at tp 1
     short = candidate.memory_bytes - question.limit_bytes
     reason = (
         _slower(estimate, question.estimate(candidate.strategy))
