@@ -87,6 +87,11 @@ class OpsCost:
         return self.dgrad_s + self.wgrad_s
 
 
+def regathers(choices: Choices) -> float:
+    """How often backward gathers a column-parallel product's input again: what DTensor keeps, Megatron does not."""
+    return 1.0 if choices.sequence_parallel and choices.stack in ("megatron", "deepspeed") else 0.0
+
+
 def ops_cost(ops: Iterable[Op], part: Slice, dev: Device) -> OpsCost:
     """Price operations one after the other on one GPU."""
     total = OpsCost()
@@ -128,7 +133,8 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     total.backward_ops += 2 * op.copies
     total.gemm_output_bytes += op.copies * 2.0 * tokens * n
     if op.saves_input:
-        held = part.region_tokens("sequence") * op.k if op.shard != "row" else tokens * k
+        whole = op.shard == "row" or (op.shard == "column" and not regathers(part.choices))
+        held = tokens * k if whole else part.region_tokens("sequence") * op.k
         total.saved_bytes += op.copies * in_bytes * held
     if op.shard == "column" and op.saves_input:
         total.column_dgrad_s.append(dgrad)

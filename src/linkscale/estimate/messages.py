@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import numpy.typing as npt
 
 from linkscale.cost.collectives import CollectiveTime, Kind, collective_s
 from linkscale.cost.kernels import FloatArray
+from linkscale.cost.layer import regathers
 from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
-from linkscale.estimate.context_parallel import KINDS
 from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.numbers import Numbers
-from linkscale.estimate.pipeline import StageLayers
+from linkscale.estimate.tensor_parallel import LOSS_SUMS
 from linkscale.estimate.units import Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
@@ -23,18 +25,19 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     """Activations and their gradients to the neighbouring stages.
 
     A message is the boundary tensor, 1/tp of it per rank: sequence parallelism holds it so, and without it Megatron
-    scatters it and gathers it again behind the link (Narayanan et al. 2021, section 4.1). Interleaving sends it vpp
-    times as often. Without overlap every micro-batch waits for one message each way; with it (interleaved
-    schedules only) warm-up and cool-down still do, pp - 1 times each way.
+    scatters it and gathers it again behind the link (Narayanan et al. 2021, section 4.1), where other stacks send it
+    whole. Interleaving sends it vpp times as often. Without overlap every micro-batch waits for one message each way;
+    with it (interleaved schedules only) warm-up and cool-down still do, pp - 1 times each way.
     """
-    size = unit.exchange.size_bytes / n.tp
+    scattered = choices.sequence_parallel or choices.stack == "megatron"
+    size = unit.exchange.size_bytes / (n.tp if scattered else 1.0)
     neighbours = group_geometry(np.minimum(n.pp, 2.0), n.tp * n.cp * n.dp, net.domain_gpus)
     piped = np.where(n.pp > 1, 1.0, 0.0)
     count = 2.0 * n.micro_batches * n.vpp * piped
     waited = np.where(blocking(n, choices) > 0, count, np.minimum(count, 2.0 * (n.pp - 1.0)))
     one = collective_s("send_recv", size, neighbours, net)
     sent = Message("pp", "activations and gradients", "send_recv", size, count, one, neighbours, waited * one.time_s)
-    if choices.sequence_parallel:
+    if choices.sequence_parallel or not scattered:
         return [sent]
     tensor = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
     whole = unit.exchange.size_bytes
@@ -75,34 +78,69 @@ def norm_message(n: Numbers, net: Network) -> Message:
     return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
 
 
-def tp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, net: Network) -> list[Message]:
-    """The exchanges of the critical stage; their exposed seconds stand in the breakdown's tp."""
+@dataclass(frozen=True)
+class OnStage:
+    """What the critical stage holds: layers, and whether the embedding and the head (1 or 0)."""
+
+    layers: FloatArray
+    embedding: FloatArray
+    head: FloatArray
+
+
+def tp_messages(
+    unit: Units, n: Numbers, stage: OnStage, share: FloatArray, choices: Choices, net: Network
+) -> list[Message]:
+    """The exchanges of the critical stage; their exposed seconds are the breakdown's tp."""
     exchange = unit.exchange
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    calls = n.micro_batches * layers.middle * exchange.sites
-    exposed = n.micro_batches * layers.middle * unit.layer.tp.total(1.0)
-    again = np.where(unit.layer.tp.recompute_s > 0, 1.0, 0.0)
-    if not choices.sequence_parallel:
-        count = calls * (2.0 + again)
-        return [Message("tp", "activations", "all_reduce", exchange.size_bytes, count, exchange.reduce, group, exposed)]
-    gathers, reductions = (3.0 + again) * exchange.gather.time_s, (2.0 + again) * exchange.reduce.time_s
-    part = gathers / np.maximum(gathers + reductions, 1e-300)
-
-    def row(kind: Kind, count: FloatArray, one: CollectiveTime, share: FloatArray) -> Message:
-        return Message("tp", "activations", kind, exchange.size_bytes, count, one, group, exposed * share)
-
-    return [
-        row("all_gather", calls * (3.0 + again), exchange.gather, part),
-        row("reduce_scatter", calls * (2.0 + again), exchange.reduce, 1.0 - part),
+    forward, repeated, kept = _tp_calls(unit, stage, share, choices)
+    layers = stage.layers * unit.layer.tp.total(share)
+    loss = stage.head * LOSS_SUMS * exchange.loss.time_s
+    rest = stage.embedding * unit.embedding.tp.total(0.0) + stage.head * unit.head.tp.total(0.0) - loss
+    sums = Message(
+        "tp", "loss", "all_reduce", exchange.loss_bytes, n.micro_batches * stage.head * LOSS_SUMS, exchange.loss, group,
+        n.micro_batches * loss,
+    )  # fmt: skip
+    kinds: list[tuple[Kind, FloatArray, CollectiveTime]] = [("all_reduce", 2.0 * forward + repeated, exchange.reduce)]
+    if choices.sequence_parallel:
+        kinds = [
+            ("all_gather", 2.0 * forward + repeated + kept, exchange.gather),
+            ("reduce_scatter", 2.0 * forward + repeated, exchange.reduce),
+        ]
+    rows = [
+        Message("tp", "activations", kind, exchange.size_bytes, n.micro_batches * count, one, group, loss)
+        for kind, count, one in kinds
     ]
+    return [*_shared(rows, n.micro_batches * (layers + rest)), sums]
 
 
-def cp_messages(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, net: Network) -> list[Message]:
-    """Keys and values between context-parallel ranks on the critical stage."""
-    context, exposed = unit.context, unit.layer.cp
+def _tp_calls(
+    unit: Units, stage: OnStage, share: FloatArray, choices: Choices
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Exchanges per micro-batch: of one direction, repeated by recomputation, and of inputs gathered again."""
+    exchange, halves = unit.exchange, stage.embedding + stage.head
+    again = np.where(unit.layer.tp.recompute_s > 0, share, 0.0)
+    # Embedding and head are one pair together: without sequence parallelism one exchange, with it two, each way.
+    forward = stage.layers * exchange.sites + halves / 2.0
+    inputs = stage.layers * exchange.sites + stage.head
+    return forward, again * stage.layers * exchange.sites, regathers(choices) * inputs
+
+
+def _shared(rows: list[Message], exposed_s: FloatArray) -> list[Message]:
+    """Share exposed seconds among messages by how long they take."""
+    total: FloatArray = np.full_like(exposed_s, 1e-300)
+    for row in rows:
+        total = total + row.time_s
+    return [replace(row, exposed_s=exposed_s * (row.time_s / total)) for row in rows]
+
+
+def cp_messages(unit: Units, n: Numbers, stage: OnStage, share: FloatArray, net: Network) -> list[Message]:
+    """Exchanges between context-parallel ranks on the critical stage."""
     group = group_geometry(n.cp, n.tp, net.domain_gpus)
-    again = np.where(exposed.recompute_s > 0, 1.0, 0.0)
-    calls = n.micro_batches * layers.middle * (context.calls_forward * (1.0 + again) + context.calls_backward)
-    seconds = n.micro_batches * layers.middle * exposed.total(1.0)
-    what = "queries, keys, values" if choices.cp_comm == "a2a" else "keys and values"
-    return [Message("cp", what, KINDS[choices.cp_comm], context.size_bytes, calls, context.one, group, seconds)]
+    again = np.where(unit.layer.cp.recompute_s > 0, share, 0.0)
+    layers, none = n.micro_batches * stage.layers, np.zeros_like(n.cp)
+    rows = [
+        Message("cp", c.what, c.kind, c.size_bytes, layers * times, c.one, group, none)
+        for c, times in ((c, (1.0 + again) * c.forward + c.backward) for c in unit.context.calls)
+    ]
+    return _shared(rows, layers * unit.layer.cp.total(share))

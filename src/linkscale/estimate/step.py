@@ -19,6 +19,7 @@ from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_groups, dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
 from linkscale.estimate.messages import (
+    OnStage,
     blocking,
     cp_messages,
     embedding_messages,
@@ -71,6 +72,7 @@ class _Stages:
     tp: FloatArray
     cp: FloatArray
     host: FloatArray
+    critical: OnStage
     others: FloatArray
     others_forward: FloatArray
     others_wgrad: FloatArray
@@ -100,8 +102,8 @@ def evaluate(
     work = _first_stage(unit, n, layers, share, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    inner = [*tp_messages(unit, n, layers, choices, net), *cp_messages(unit, n, layers, choices, net)]
-    messages = [*inner, *p2p, *exchange]
+    tensor = tp_messages(unit, n, stages.critical, share, choices, net)
+    messages = [*tensor, *cp_messages(unit, n, stages.critical, share, net), *p2p, *exchange]
     breakdown = _breakdown(n, stages, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
     step = np.zeros_like(n.tp)
@@ -142,16 +144,21 @@ def _stages(unit: Units, n: Numbers, layers: StageLayers, share: FloatArray) -> 
     slowest = np.maximum(np.maximum(one_of[0], one_of[1]), one_of[2])
     everything = np.where(one, one_of[0], one_of[0] + one_of[1] + (n.pp - 2.0) * one_of[2])
 
-    def pick(cause: str) -> FloatArray:
-        outer = np.where(one_of[0] >= one_of[1], first[cause], last[cause])
-        return np.where((one_of[2] > one_of[0]) & (one_of[2] > one_of[1]), middle[cause], outer)
+    def of(at_first: FloatArray, at_last: FloatArray, between: FloatArray) -> FloatArray:
+        outer = np.where(one_of[0] >= one_of[1], at_first, at_last)
+        return np.where((one_of[2] > one_of[0]) & (one_of[2] > one_of[1]), between, outer)
 
+    def pick(cause: str) -> FloatArray:
+        return of(first[cause], last[cause], middle[cause])
+
+    here, none, alone = np.ones_like(n.tp), np.zeros_like(n.tp), np.where(one, 1.0, 0.0)
+    critical = OnStage(of(layers.first, layers.last, layers.middle), of(here, alone, none), of(alone, here, none))
     busy = np.maximum(first["compute"] + first["recompute"], last["compute"] + last["recompute"])
     busy = np.where(n.pp > 2, np.maximum(busy, middle["compute"] + middle["recompute"]), busy)
     others = everything - slowest
     # The other stages hold the same mix of layers as the slowest one.
     return _Stages(
-        **{cause: pick(cause) for cause in CAUSES}, others=others, busy=busy,
+        **{cause: pick(cause) for cause in CAUSES}, critical=critical, others=others, busy=busy,
         others_forward=(n.pp - 1.0) * layers.middle * unit.layer.forward_s,
         others_wgrad=(n.pp - 1.0) * layers.middle * unit.layer.wgrad_s,
     )  # fmt: skip

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
-from linkscale.cost.layer import OpsCost, Slice, ops_cost
+from linkscale.cost.layer import OpsCost, Slice, ops_cost, regathers
 from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
 from linkscale.cost.params import local_params, parameter_tensors
 from linkscale.estimate.context_parallel import CpExchange, cp_exchange
-from linkscale.estimate.tensor_parallel import TpExchange, tp_exchange
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, tp_exchange
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
 
@@ -107,7 +107,7 @@ def units(
     total = float(sum(g.count for g in decoder.groups))
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
     exchanges = [tp_exchange(c, part, tensor, net, dev.ring_overlap) for _, c in costs]
-    contexts = [cp_exchange(c, context.size, context, net, part.choices.cp_comm) for _, c in costs]
+    contexts = [cp_exchange(c, context.size, context, net, part.choices) for _, c in costs]
     times = [_layer_time(c, part, x, y, dev) for (_, c), x, y in zip(costs, exchanges, contexts, strict=True)]
     weights = [w for w, _ in costs]
     hidden = costs[0][1].width
@@ -203,12 +203,16 @@ def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
 
 
 def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *, forward: bool) -> UnitTime:
-    """Embedding and head: one exchange each way (the lookup's reduction, the head's input and its gradient)."""
+    """Embedding and head exchange as half a layer each; the head also sums its loss over the split vocabulary."""
     none = np.zeros_like(part.tp)
-    once = np.maximum(exchange.gather.time_s, exchange.reduce.time_s)
-    head_forward = once if part.choices.sequence_parallel else none
+    gather = exchange.gather.time_s if part.choices.sequence_parallel else none
+    if forward:
+        tp = Exposed(exchange.reduce.time_s, gather, none)
+    else:
+        loss = LOSS_SUMS * exchange.loss.time_s
+        tp = Exposed(gather + loss, exchange.reduce.time_s + regathers(part.choices) * gather, none)
     return UnitTime(
         np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, cost.wgrad_s + none, none,
-        Exposed(once if forward else head_forward, none if forward else once, none), Exposed(none, none, none),
+        tp, Exposed(none, none, none),
         cost.forward_ops * dev.op_launch_s + none, cost.backward_ops * dev.op_launch_s + none, none,
     )  # fmt: skip
