@@ -14,7 +14,7 @@ from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.numbers import Numbers
-from linkscale.estimate.tensor_parallel import LOSS_SUMS
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, unrepeated
 from linkscale.estimate.units import Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
@@ -93,7 +93,7 @@ def tp_messages(
     """The exchanges of the critical stage; their exposed seconds are the breakdown's tp."""
     exchange = unit.exchange
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    forward, repeated, kept = _tp_calls(unit, stage, share, choices)
+    forward, repeated, ended, kept = _tp_calls(unit, stage, share, choices)
     layers = stage.layers * unit.layer.tp.total(share)
     loss = stage.head * LOSS_SUMS * exchange.loss.time_s
     rest = stage.embedding * unit.embedding.tp.total(0.0) + stage.head * unit.head.tp.total(0.0) - loss
@@ -101,11 +101,13 @@ def tp_messages(
         "tp", "loss", "all_reduce", exchange.loss_bytes, n.micro_batches * stage.head * LOSS_SUMS, exchange.loss, group,
         n.micro_batches * loss,
     )  # fmt: skip
-    kinds: list[tuple[Kind, FloatArray, CollectiveTime]] = [("all_reduce", 2.0 * forward + repeated, exchange.reduce)]
+    kinds: list[tuple[Kind, FloatArray, CollectiveTime]] = [
+        ("all_reduce", 2.0 * forward + repeated - ended, exchange.reduce)
+    ]
     if choices.sequence_parallel:
         kinds = [
             ("all_gather", 2.0 * forward + repeated + kept, exchange.gather),
-            ("reduce_scatter", 2.0 * forward + repeated, exchange.reduce),
+            ("reduce_scatter", 2.0 * forward + repeated - ended, exchange.reduce),
         ]
     rows = [
         Message("tp", "activations", kind, exchange.size_bytes, n.micro_batches * count, one, group, loss)
@@ -114,16 +116,15 @@ def tp_messages(
     return [*_shared(rows, n.micro_batches * (layers + rest)), sums]
 
 
-def _tp_calls(
-    unit: Units, stage: OnStage, share: FloatArray, choices: Choices
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Exchanges per micro-batch: of one direction, repeated by recomputation, and of inputs gathered again."""
+def _tp_calls(unit: Units, stage: OnStage, share: FloatArray, choices: Choices) -> tuple[FloatArray, ...]:
+    """Exchanges per micro-batch: of one direction, repeated by recomputation, left out of it, of inputs again."""
     exchange, halves = unit.exchange, stage.embedding + stage.head
     again = np.where(unit.layer.tp.recompute_s > 0, share, 0.0)
     # Embedding and head are one pair together: without sequence parallelism one exchange, with it two, each way.
     forward = stage.layers * exchange.sites + halves / 2.0
     inputs = stage.layers * exchange.sites + stage.head
-    return forward, again * stage.layers * exchange.sites, regathers(choices) * inputs
+    repeated = again * stage.layers
+    return forward, repeated * exchange.sites, repeated * unrepeated(choices), regathers(choices) * inputs
 
 
 def _shared(rows: list[Message], exposed_s: FloatArray) -> list[Message]:

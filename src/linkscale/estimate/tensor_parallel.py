@@ -20,9 +20,15 @@ from linkscale.cost.collectives import CollectiveTime, collective_s
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, regathers
 from linkscale.cost.network import Network
+from linkscale.plan.strategy import Choices
 from linkscale.topology.groups import GroupGeometry
 
 LOSS_SUMS = 3.0
+
+
+def unrepeated(choices: Choices) -> float:
+    """Reductions of a layer that recomputation leaves out: PyTorch stops at the last tensor that backward needs."""
+    return 1.0 if choices.stack in ("fsdp1", "fsdp2") else 0.0
 
 
 @dataclass(frozen=True)

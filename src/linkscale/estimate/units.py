@@ -14,7 +14,7 @@ from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logi
 from linkscale.cost.network import Network
 from linkscale.cost.params import local_params, parameter_tensors
 from linkscale.estimate.context_parallel import CpExchange, cp_exchange
-from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, tp_exchange
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, tp_exchange, unrepeated
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
 
@@ -161,9 +161,10 @@ def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, context: CpExc
     launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
     launch_backward = (cost.backward_ops * 0.5 + calls) * dev.op_launch_s
     again = 1.0 if part.choices.recompute == "full" else 0.0
+    left_out = unrepeated(part.choices) * np.minimum(exchange.reduce.time_s, exchange.forward_s)
     return UnitTime(
         forward, backward, cost.wgrad_s + none, _recomputed(cost, part) + none,
-        Exposed(exchange.forward_s, exchange.backward_s, again * exchange.forward_s),
+        Exposed(exchange.forward_s, exchange.backward_s, again * (exchange.forward_s - left_out)),
         Exposed(context.forward_s, context.backward_s, _attends_again(part) * context.forward_s),
         launch_forward, launch_backward, _again(part) * launch_forward,
     )  # fmt: skip
