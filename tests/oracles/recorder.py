@@ -20,6 +20,8 @@ import torch.distributed as dist  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+__all__ = ["Call", "Recorder", "dist", "torch", "world"]
+
 
 class Call(NamedTuple):
     """One collective: kind, ranks of its group, bytes."""

@@ -48,10 +48,10 @@ def recorded(monkeypatch, schedule, rank, micro_batches, vpp=1, dp=1, *, reshard
         run = run(stages if schedule == "interleaved" else stages[0], micro_batches, lambda y, t: (y - t).sum())
         batch = torch.zeros(micro_batches, SEQ, ARCH.hidden)
         given = {"target": batch, "losses": []} if rank == PP - 1 else {}
-        for _ in range(2):
-            with Recorder() as recorder:
+        for recorder in (Recorder(), last := Recorder()):
+            with recorder:
                 run.step(*([batch] if rank == 0 else []), **given)
-    return recorder.table()
+    return last.table()
 
 
 def predicted(micro_batches, vpp, dp=1, sharding="zero3", groups=("pp",), layers=ARCH.layers):
