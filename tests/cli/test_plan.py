@@ -80,6 +80,7 @@ def test_nothing_fits_is_one_line_and_exit_1(capsys):
         (("lama-3.1-8b", *JOB[1:]), "did you mean 'llama-3.1-8b'?"),
         ((*JOB, "--top", "0"), "top = 0; it must be at least 1"),
         ((*JOB, "--max-memory", "much"), "--max-memory"),
+        ((*JOB, "--max-memory", "72"), "max_memory_bytes = 72: bytes, and no GPU has so few; write '72 GB'"),
         ((*JOB, "--max-memory", "0"), "max_memory_bytes = 0; it must be more than 0"),
         ((*JOB, "--gpus", "32"), "gpus = 32"),
         ((*JOB, "--tp", "7"), "no legal strategy"),

@@ -42,6 +42,41 @@ def test_no_sync_reduces_once_and_holds_whole_gradients() -> None:
     assert once.memory.gradients[0] > 10 * each.memory.gradients[0]
 
 
+@pytest.mark.parametrize("stack", ["deepspeed", "megatron"])
+def test_gradients_kept_in_shards_are_reduced_for_every_micro_batch(stack: str) -> None:
+    """What ZeRO-2 saves in memory it pays in messages; no_sync turns both back."""
+    layout = {**PLAIN, "stack": stack, "sharding": "zero2"}
+    each, once = estimate(64 * 5, **layout), estimate(64 * 5, **layout, no_sync=True)
+    assert message(each, "dp", "gradients")[1] == 5 * message(once, "dp", "gradients")[1]
+    assert message(each, "dp", "gradients")[3] == pytest.approx(5 * message(once, "dp", "gradients")[3])
+    assert message(each, "dp", "parameters") == message(once, "dp", "parameters")
+    assert once.memory.gradients[0] > 10 * each.memory.gradients[0]
+
+
+def test_fsdp_that_keeps_parameters_for_backward_gathers_once_a_micro_batch() -> None:
+    """As tests/oracles records of fully_shard: no_sync spares reductions, not gathers."""
+    layout = {**PLAIN, "stack": "fsdp2", "sharding": "zero2"}
+    each, kept = estimate(64 * 5, **layout), estimate(64 * 5, **layout, no_sync=True)
+    for found in (each, kept):
+        assert message(found, "dp", "parameters")[1] == 5 * GPT.layers
+    assert message(each, "dp", "gradients")[1] == 5 * message(kept, "dp", "gradients")[1] == 5 * GPT.layers
+
+
+@pytest.mark.parametrize(("stack", "count"), [("ddp", 402), ("deepspeed", 11), ("megatron", 83)])
+def test_buckets_are_the_stacks_own(stack: str, count: int) -> None:
+    """GPT of 5.26 G parameters on 64 ranks: 25 MiB of gradients, 500 M elements, 1 M parameters per rank."""
+    found = estimate(64, **PLAIN, stack=stack, sharding="none", grad_dtype="bf16")
+    assert message(found, "dp", "gradients")[1] == pytest.approx(count, rel=0.02)
+
+
+def test_a_bucket_asked_for_is_that_of_both_exchanges() -> None:
+    layout = {**PLAIN, "sharding": "zero1", "grad_dtype": "fp32", "param_dtype": "bf16"}
+    found = estimate(64, **layout, bucket_bytes=400_000_000)
+    gradients, parameters = (message(found, "dp", what) for what in ("gradients", "parameters"))
+    assert gradients[1] == parameters[1]
+    assert gradients[0] == 2 * parameters[0] <= 400_000_000
+
+
 def test_what_a_layers_exchange_exceeds_its_compute_is_exposed_layer_by_layer() -> None:
     layout = {**PLAIN, "stack": "fsdp2", "sharding": "zero3"}
     found = estimate(64, **layout, **SLOW)

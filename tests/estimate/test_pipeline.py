@@ -68,6 +68,13 @@ def test_plain_1f1b_waits_for_its_messages() -> None:
     assert few[3] == pytest.approx(2 * 16 * few[2]) == pytest.approx(few[1] * few[2])
 
 
+def test_stages_wait_for_the_slowest_link_between_two() -> None:
+    """Two stages of 4 GPUs share a node; four lie on two, and every second message goes over the network."""
+    inside, across = (message(estimate(16, tp=4, pp=pp, dp=1), "pp", "activations and gradients") for pp in (2, 4))
+    apart = message(estimate(16, tp=4, pp=2, dp=2), "pp", "activations and gradients")
+    assert across[2] == apart[2] > inside[2]
+
+
 def test_the_head_makes_the_last_stage_the_slowest() -> None:
     wide = msgspec.structs.replace(GPT, vocab=256_000)
     found = estimate(64, arch=wide, tp=8, pp=8, dp=1, profile=QUIET)
@@ -81,9 +88,27 @@ def test_stages_hold_every_layer(layers: int, pp: int) -> None:
     split = stage_layers(layers, np.array([float(pp)]), np.array([1.0]))
     total = split.first[0] if pp == 1 else split.first[0] + split.last[0]
     between = layers - total
+    assert split.between[0] == (between if pp > 2 else 0)
     assert between <= max(0, pp - 2) * split.middle[0]
     assert between > max(0, pp - 2) * (split.middle[0] - 1) or pp <= 2
     assert 0 < split.first[0] <= split.middle[0] + (pp <= 2)
+
+
+def test_short_stages_leave_bubbles_for_the_layers_they_hold() -> None:
+    """80 layers on 12 stages of 7 or fewer: the other stages hold 73 together, not 11 times 7."""
+    arch = msgspec.structs.replace(EVEN, layers=80)
+    found = estimate(arch=arch, profile=QUIET, tp=1, pp=12, dp=1, global_batch=24)
+    compute, host = (float(found.breakdown_s[key][0]) / 24 for key in ("compute", "input_host"))
+    hops = 2 * 11 * message(found, "pp", "activations and gradients")[2]
+    assert found.breakdown_s["bubble"][0] - hops == pytest.approx((compute + host) * 73 / 7, rel=0.01)
+
+
+def test_a_stage_recomputes_the_layers_it_is_asked_to_where_it_has_them() -> None:
+    """26 layers on 4 stages: 6, 7, 7 and 6. The stages between recompute 6 of their 7, the outer ones all of theirs."""
+    layout = {"tp": 1, "pp": 4, "dp": 1, "global_batch": 8, "recompute": "full", "profile": QUIET}
+    arch = msgspec.structs.replace(EVEN, layers=26)
+    part, whole = (estimate(arch=arch, **layout, recompute_layers=layers) for layers in (6, 0))
+    assert part.breakdown_s["recompute"][0] == pytest.approx(whole.breakdown_s["recompute"][0] * 6 / 7)
 
 
 def test_llama_405b_over_16_stages_is_one_layer_short_at_both_ends() -> None:

@@ -14,7 +14,8 @@ TIED = msgspec.structs.replace(GPT, tied_embeddings=True)
 
 @pytest.mark.parametrize("arch", [GPT, TIED, *map(load_architecture, ("gpt2", "llama-3.2-1b", "falcon-7b"))])
 def test_one_gpu_holds_every_parameter_once(arch) -> None:
-    found = estimate(1, arch=arch, sharding="none", tp=1, dp=1, sequence_parallel=False, seq_len=1024)
+    alone = {"tp": 1, "dp": 1, "sequence_parallel": False, "seq_len": 1024, "stack": "ddp", "sharding": "none"}
+    found = estimate(1, arch=arch, **alone)
     assert found.memory.weights[0] == pytest.approx(2.0 * params(arch), rel=1e-12)
 
 

@@ -54,6 +54,7 @@ def test_the_published_layouts_of_llama_3_are_legal():
         (LLAMA_70B, 64, Strategy(vpp=2, dp=64), "interleaving needs a pipeline"),
         (LLAMA_70B, 64, Strategy(pp=8, vpp=3, dp=8), "80 layers do not divide by pp*vpp = 8*3 = 24, nor do 82"),
         (LLAMA_70B, 64, Strategy(pp=2, vpp=2, dp=32, schedule="gpipe"), "gpipe is not interleaved"),
+        (LLAMA_70B, 64, Strategy(stack="deepspeed", pp=4, vpp=5, dp=16), "stack deepspeed does not interleave"),
         (LLAMA_70B, 64, Strategy(dp=64, shard_domain=8), "belongs to sharding hsdp, but sharding is zero1"),
         (LLAMA_70B, 64, Strategy(dp=64, sharding="hsdp"), "needs a shard_domain above 1"),
         (LLAMA_70B, 64, Strategy(dp=64, sharding="hsdp", shard_domain=24), "divides dp*cp = 64; it is 24"),

@@ -19,6 +19,7 @@ from linkscale.cost.kernels import (
     gemm_s,
     unfused_attention_s,
 )
+from linkscale.cost.params import local_columns
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, Norm, Op
 
@@ -111,7 +112,7 @@ def ops_cost(ops: Iterable[Op], part: Slice, dev: Device) -> OpsCost:
 
 
 def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
-    n = op.n / part.tp if op.shard == "column" else np.full_like(part.tp, op.n)
+    n = local_columns(op, part.tp, part.choices.stack)
     k = op.k / part.tp if op.shard == "row" else np.full_like(part.tp, op.k)
     tokens, rate = part.tokens, dev.gemm_flops_per_s
     in_bytes = 1.0 if dev.low_precision else 2.0
@@ -152,8 +153,9 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
     total.dgrad_s += core.backward_s
     total.forward_ops += core.forward_ops
     total.backward_ops += core.backward_ops
-    qkv = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
-    total.saved_bytes += 2.0 * qkv * part.tokens / part.tp + score_bytes
+    # Ranks beyond the key-value heads hold a copy of one.
+    pairs = op.kv_heads * (op.qk_dim + op.v_dim) / np.minimum(part.tp, op.kv_heads)
+    total.saved_bytes += 2.0 * part.tokens * (op.heads * op.qk_dim / part.tp + pairs) + score_bytes
     total.attention_saved_bytes += score_bytes
     total.attention_output_bytes += 2.0 * op.heads * op.v_dim * part.tokens / part.tp
 
@@ -208,6 +210,11 @@ def _add_embedding(total: OpsCost, op: Embedding, part: Slice, dev: Device) -> N
     total.forward_ops += 2.0
     total.backward_ops += 2.0
     total.saved_bytes += 8.0 * part.tokens  # the indices
+
+
+def logits(part: Slice, head: Gemm) -> FloatArray:
+    """Logits of one micro-batch on one rank."""
+    return part.tokens * local_columns(head, part.tp, part.choices.stack)
 
 
 def _eager(choices: Choices) -> bool:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from linkscale.cost.kernels import FloatArray, Number
-from linkscale.cost.layer import OpsCost, Slice
+from linkscale.cost.layer import OpsCost, Slice, logits
 from linkscale.cost.optimizer import MASTER_BYTES, UPDATES
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
+from linkscale.workload.ops import Gemm
 
 # CUDA context and libraries; NCCL's buffers of one communicator (channels x peers x 4 MiB x protocols); and the
 # allocator's unused share of what it holds.
@@ -77,8 +78,7 @@ def checkpoint_bytes(part: Slice, hidden: int) -> FloatArray:
     return 2.0 * hidden * part.region_tokens("sequence")
 
 
-def logits_bytes(part: Slice, vocab: int, shard_vocab: bool) -> FloatArray:
+def logits_bytes(part: Slice, head: Gemm) -> FloatArray:
     """Peak bytes of logits and loss on the last stage; Megatron's loss works in place, others fuse when compiled."""
-    rows = vocab / part.tp if shard_vocab else np.full_like(part.tp, vocab)
     fused = part.choices.compile or part.choices.stack == "megatron"
-    return part.tokens * rows * LOGIT_BYTES["fused" if fused else "written"]
+    return logits(part, head) * LOGIT_BYTES["fused" if fused else "written"]

@@ -44,6 +44,7 @@ def optimizer_s(params: Number, shards: Number, rows: float, dev: Device, choice
     unscale = 2.0 * grad if choices.precision == "fp16" else 0.0
     update = grad + 2.0 * (MASTER_BYTES + kind.moments_bytes) + 2.0 + grad + unscale
     updated = params if choices.sharding == "none" else params / shards
-    held = params / shards if choices.sharding in ("zero3", "hsdp") else params
+    keeps_shards = choices.sharding in ("zero3", "hsdp") or (choices.sharding == "zero2" and not choices.no_sync)
+    held = params / shards if keeps_shards else params
     streamed = (update * updated + grad * held) / dev.memory_bytes_per_s
     return streamed + kind.products * 2.0 * rows * updated / dev.half_flops_per_s

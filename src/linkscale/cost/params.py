@@ -7,21 +7,44 @@ from collections.abc import Iterable
 import numpy as np
 
 from linkscale.cost.kernels import FloatArray
+from linkscale.plan.strategy import Stack
 from linkscale.workload.counts import op_params
 from linkscale.workload.ops import Embedding, Gemm, Norm, Op
 
+# Rows of a padded vocabulary on one rank come in these: Megatron-LM's --make-vocab-size-divisible-by.
+MEGATRON_VOCAB_ROWS = 128.0
 
-def local_params(ops: Iterable[Op], tp: FloatArray) -> FloatArray:
-    """Sum the parameters that one of ``tp`` ranks holds: split products and tables 1/tp, the rest whole."""
-    split, whole = 0.0, 0.0
-    for op in ops:
-        count = float(op_params(op))
-        bias = float(op.n * op.copies) if isinstance(op, Gemm) and op.bias and op.shard == "row" else 0.0
-        if (isinstance(op, Gemm) and op.shard != "none") or (isinstance(op, Embedding) and op.vocab_parallel):
-            split, whole = split + count - bias, whole + bias
-        else:
-            whole += count
-    return np.asarray(split / tp + whole)
+
+def local_params(ops: Iterable[Op], tp: FloatArray, stack: Stack) -> FloatArray:
+    """Sum the parameters that one of ``tp`` ranks holds: its part of split products and tables, the rest whole."""
+    return np.asarray(sum((_local(op, tp, stack) for op in ops), np.zeros_like(tp)))
+
+
+def _local(op: Op, tp: FloatArray, stack: Stack) -> FloatArray | float:
+    match op:
+        case Gemm(shard="column"):
+            return local_columns(op, tp, stack) * float(op.copies * (op.k + op.bias))
+        case Gemm(shard="row"):
+            return op.copies * (op.n * op.k / tp + float(op.n * op.bias))
+        case Embedding(vocab_parallel=True):
+            return local_vocab(op.rows, tp, stack) * op.size
+        case _:
+            return float(op_params(op))
+
+
+def local_columns(op: Gemm, tp: FloatArray, stack: Stack) -> FloatArray:
+    """Columns of a product's weight on one of ``tp`` ranks; ranks beyond the key-value heads repeat those."""
+    if op.shard != "column":
+        return np.full_like(tp, op.n)
+    if op.vocab:
+        return local_vocab(op.n, tp, stack)
+    return (op.n - op.kv_columns) / tp + op.kv_columns / np.minimum(tp, op.kv_heads)
+
+
+def local_vocab(rows: int, tp: FloatArray, stack: Stack) -> FloatArray:
+    """Rows of a vocabulary on one of ``tp`` ranks: equal parts, of a multiple of 128 rows in Megatron-LM."""
+    least = MEGATRON_VOCAB_ROWS if stack == "megatron" else 1.0
+    return least * np.ceil(rows / (least * tp))
 
 
 def parameter_tensors(ops: Iterable[Op]) -> float:

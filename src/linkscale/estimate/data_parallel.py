@@ -13,14 +13,16 @@ import numpy as np
 from linkscale.cost.collectives import CollectiveTime, Kind, collective_s
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.network import Network
-from linkscale.plan.strategy import DTYPE_BYTES, Choices
+from linkscale.plan.strategy import DTYPE_BYTES, Choices, Stack
 from linkscale.topology.groups import GroupGeometry, group_geometry
 
 # Megatron's bucket: 40 M parameters, or 1 M per data-parallel rank where that is more, so that large groups do
-# not become latency bound. PyTorch DDP's: 25 MiB.
+# not become latency bound (--ddp-bucket-size). PyTorch DDP's: 25 MiB (bucket_cap_mb). DeepSpeed's: 500 M elements
+# (reduce_bucket_size, allgather_bucket_size). FSDP's is a layer.
 MEGATRON_BUCKET_PARAMS = 40e6
 MEGATRON_BUCKET_PARAMS_PER_RANK = 1e6
 DDP_BUCKET_BYTES = 25.0 * 1024 * 1024
+DEEPSPEED_BUCKET_PARAMS = 5e8
 
 
 @dataclass(frozen=True)
@@ -100,56 +102,71 @@ def dp_messages(
             return [_gradients("all_reduce", work, groups, bucket_bytes, choices, net)]
         case "zero1" | "zero2":
             gradients = _gradients("reduce_scatter", work, groups, bucket_bytes, choices, net)
-            return [gradients, _parameters(work, groups, choices, net)]
+            return [gradients, _parameters(work, groups, bucket_bytes, choices, net)]
 
 
 def _gradients(
     kind: Kind, work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices, net: Network
 ) -> Message:
-    """Gradients overlap only the last micro-batch's backward, per virtual stage; the last bucket is exposed.
-
-    Chunks other than the first of a virtual pipeline finish up to ``pp`` micro-batches earlier each.
-    """
-    total = work.params * DTYPE_BYTES[choices.grad_dtype]
-    bucket = np.minimum(total, np.where(bucket_bytes > 0, bucket_bytes, _own_bucket(groups, choices)))
-    count = np.ceil(total / bucket)
-    size = total / count
-    one = collective_s(kind, size, groups.shard, net)
-    all_s = count * one.time_s
-    if not choices.overlap_grad_reduce:
-        whole = collective_s(kind, total, groups.shard, net)
-        return Message("dp", "gradients", kind, total, np.ones_like(total), whole, groups.shard, whole.time_s)
-    chunk = work.layers * work.layer_backward_s / work.vpp
-    early = (work.vpp - 1.0) * np.minimum(work.pp, work.micro_batches) * chunk
-    exposed = np.maximum(one.time_s, np.maximum(all_s - chunk - early, all_s / work.vpp - chunk))
-    exposed = exposed + _slowdown(all_s - exposed, one, net)
-    return Message("dp", "gradients", kind, size, count, one, groups.shard, exposed)
+    """Gradients overlap only the last micro-batch's backward; ranks that keep a shard of them reduce in every one."""
+    return _bucketed(
+        "gradients", kind, DTYPE_BYTES[choices.grad_dtype], _bucket_params(work, groups, bucket_bytes, choices), work,
+        groups.shard, net, layer_s=work.layer_backward_s if choices.overlap_grad_reduce else None,
+        every=choices.sharding == "zero2" and not choices.no_sync,
+    )  # fmt: skip
 
 
-def _own_bucket(groups: DpGroups, choices: Choices) -> FloatArray:
-    if choices.stack != "megatron":
-        return np.full(groups.shard.size.shape, DDP_BUCKET_BYTES)
-    params = np.maximum(MEGATRON_BUCKET_PARAMS, MEGATRON_BUCKET_PARAMS_PER_RANK * groups.shard.size)
-    return params * DTYPE_BYTES[choices.grad_dtype]
-
-
-def _parameters(work: StageWork, groups: DpGroups, choices: Choices, net: Network) -> Message:
+def _parameters(work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices, net: Network) -> Message:
     """Parameters of a distributed optimizer are gathered behind the next step's first forward, but for one bucket."""
-    total = work.params * DTYPE_BYTES[choices.param_dtype]
-    bucket = np.minimum(
-        total, _own_bucket(groups, choices) * DTYPE_BYTES[choices.param_dtype] / DTYPE_BYTES[choices.grad_dtype]
-    )
-    count = np.ceil(total / bucket)
-    one = collective_s("all_gather", total / count, groups.shard, net)
+    return _bucketed(
+        "parameters", "all_gather", DTYPE_BYTES[choices.param_dtype],
+        _bucket_params(work, groups, bucket_bytes, choices), work, groups.shard, net,
+        layer_s=work.layer_forward_s if choices.overlap_param_gather else None, every=False,
+    )  # fmt: skip
+
+
+def _bucket_params(work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices) -> FloatArray:
+    """Parameters of a bucket: what was asked for in bytes of gradients, or the stack's own."""
+    grad = DTYPE_BYTES[choices.grad_dtype]
+    return np.where(bucket_bytes > 0, bucket_bytes / grad, _own_bucket_params(work, groups, choices.stack, grad))
+
+
+def _own_bucket_params(work: StageWork, groups: DpGroups, stack: Stack, grad_bytes: float) -> FloatArray | float:
+    match stack:
+        case "megatron":
+            return np.maximum(MEGATRON_BUCKET_PARAMS, MEGATRON_BUCKET_PARAMS_PER_RANK * groups.shard.size)
+        case "fsdp1" | "fsdp2":
+            return work.layer_params
+        case "deepspeed":
+            return DEEPSPEED_BUCKET_PARAMS
+        case "ddp":
+            return DDP_BUCKET_BYTES / grad_bytes
+
+
+def _bucketed(
+    what: str, kind: Kind, param_bytes: float, bucket_params: FloatArray, work: StageWork, group: GroupGeometry,
+    net: Network, *, layer_s: FloatArray | None, every: bool,
+) -> Message:  # fmt: skip
+    """Exchange a stage's parameters or gradients in buckets, once a step or for ``every`` micro-batch.
+
+    ``layer_s``: seconds per layer of the pass that it hides behind (None: behind nothing, and in one piece). One
+    bucket is exposed: the first that is gathered, the last that is reduced. Chunks of a virtual pipeline other than
+    the first run up to ``pp`` micro-batches later forward and earlier backward, each, which is cover as well.
+    """
+    total = work.params * param_bytes
+    times = work.micro_batches if every else np.ones_like(total)
+    if layer_s is None:
+        one = collective_s(kind, total, group, net)
+        return Message("dp", what, kind, total, times, one, group, times * one.time_s)
+    count = np.ceil(total / np.minimum(total, bucket_params * param_bytes))
+    one = collective_s(kind, total / count, group, net)
     all_s = count * one.time_s
-    if not choices.overlap_param_gather:
-        whole = collective_s("all_gather", total, groups.shard, net)
-        return Message("dp", "parameters", "all_gather", total, np.ones_like(total), whole, groups.shard, whole.time_s)
-    window = work.layers * work.layer_forward_s / work.vpp
-    early = (work.vpp - 1.0) * np.minimum(work.pp, work.micro_batches) * window
-    exposed = np.maximum(one.time_s, all_s - window - early)
-    exposed = exposed + _slowdown(all_s - exposed, one, net)
-    return Message("dp", "parameters", "all_gather", total / count, count, one, groups.shard, exposed)
+    chunk = work.layers * layer_s / work.vpp
+    apart = 1.0 if every else np.minimum(work.pp, work.micro_batches)
+    early = (work.vpp - 1.0) * apart * chunk
+    exposed = np.maximum(one.time_s, np.maximum(all_s - chunk - early, all_s / work.vpp - chunk))
+    exposed = times * (exposed + _slowdown(all_s - exposed, one, net))
+    return Message("dp", what, kind, total / count, times * count, one, group, exposed)
 
 
 @dataclass(frozen=True)

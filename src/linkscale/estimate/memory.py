@@ -96,6 +96,6 @@ def _kept_bytes(unit: Units, n: Numbers, count: FloatArray, chunks: FloatArray, 
         return layers_held * unit.activation_bytes
     if choices.recompute == "selective":
         return layers_held * unit.activation_bytes + (unit.whole_activation_bytes - unit.activation_bytes)
-    share = np.where(n.recompute_layers > 0, np.minimum(1.0, n.recompute_layers / np.maximum(count, 1.0)), 1.0)
+    share = n.recomputed_share(count)
     held = share * unit.checkpoint_bytes + (1.0 - share) * unit.activation_bytes
     return layers_held * held + unit.whole_activation_bytes

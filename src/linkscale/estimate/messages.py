@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.numbers import Numbers
+from linkscale.estimate.stages import Stage
 from linkscale.estimate.tensor_parallel import LOSS_SUMS, unrepeated
 from linkscale.estimate.units import Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
@@ -31,7 +32,10 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     """
     scattered = choices.sequence_parallel or choices.stack == "megatron"
     size = unit.exchange.size_bytes / (n.tp if scattered else 1.0)
-    neighbours = group_geometry(np.minimum(n.pp, 2.0), n.tp * n.cp * n.dp, net.domain_gpus)
+    # Stages wait for the slowest link between any two: that over a domain's border, where they span several.
+    apart = n.tp * n.cp * n.dp
+    apart = np.where(n.pp * apart > net.domain_gpus, np.maximum(apart, net.domain_gpus), apart)
+    neighbours = group_geometry(np.minimum(n.pp, 2.0), apart, net.domain_gpus)
     piped = np.where(n.pp > 1, 1.0, 0.0)
     count = 2.0 * n.micro_batches * n.vpp * piped
     waited = np.where(blocking(n, choices) > 0, count, np.minimum(count, 2.0 * (n.pp - 1.0)))
@@ -78,25 +82,12 @@ def norm_message(n: Numbers, net: Network) -> Message:
     return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
 
 
-@dataclass(frozen=True)
-class OnStage:
-    """What the critical stage holds: layers, and whether the embedding and the head (1 or 0)."""
-
-    layers: FloatArray
-    embedding: FloatArray
-    head: FloatArray
-
-
-def tp_messages(
-    unit: Units, n: Numbers, stage: OnStage, share: FloatArray, choices: Choices, net: Network
-) -> list[Message]:
-    """The exchanges of the critical stage; their exposed seconds are the breakdown's tp."""
+def tp_messages(unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Network) -> list[Message]:
+    """The exchanges of the slowest stage, embedding's and head's included; together they expose the breakdown's tp."""
     exchange = unit.exchange
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    forward, repeated, ended, kept = _tp_calls(unit, stage, share, choices)
-    layers = stage.layers * unit.layer.tp.total(share)
+    forward, repeated, ended, kept = _tp_calls(unit, n, stage, choices)
     loss = stage.head * LOSS_SUMS * exchange.loss.time_s
-    rest = stage.embedding * unit.embedding.tp.total(0.0) + stage.head * unit.head.tp.total(0.0) - loss
     sums = Message(
         "tp", "loss", "all_reduce", exchange.loss_bytes, n.micro_batches * stage.head * LOSS_SUMS, exchange.loss, group,
         n.micro_batches * loss,
@@ -113,13 +104,13 @@ def tp_messages(
         Message("tp", "activations", kind, exchange.size_bytes, n.micro_batches * count, one, group, loss)
         for kind, count, one in kinds
     ]
-    return [*_shared(rows, n.micro_batches * (layers + rest)), sums]
+    return [*_shared(rows, n.micro_batches * (stage.tp_s - loss)), sums]
 
 
-def _tp_calls(unit: Units, stage: OnStage, share: FloatArray, choices: Choices) -> tuple[FloatArray, ...]:
+def _tp_calls(unit: Units, n: Numbers, stage: Stage, choices: Choices) -> tuple[FloatArray, ...]:
     """Exchanges per micro-batch: of one direction, repeated by recomputation, left out of it, of inputs again."""
     exchange, halves = unit.exchange, stage.embedding + stage.head
-    again = np.where(unit.layer.tp.recompute_s > 0, share, 0.0)
+    again = np.where(unit.layer.tp.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
     # Embedding and head are one pair together: without sequence parallelism one exchange, with it two, each way.
     forward = stage.layers * exchange.sites + halves / 2.0
     inputs = stage.layers * exchange.sites + stage.head
@@ -135,13 +126,13 @@ def _shared(rows: list[Message], exposed_s: FloatArray) -> list[Message]:
     return [replace(row, exposed_s=exposed_s * (row.time_s / total)) for row in rows]
 
 
-def cp_messages(unit: Units, n: Numbers, stage: OnStage, share: FloatArray, net: Network) -> list[Message]:
-    """Exchanges between context-parallel ranks on the critical stage."""
+def cp_messages(unit: Units, n: Numbers, stage: Stage, net: Network) -> list[Message]:
+    """Exchanges between context-parallel ranks on the slowest stage."""
     group = group_geometry(n.cp, n.tp, net.domain_gpus)
-    again = np.where(unit.layer.cp.recompute_s > 0, share, 0.0)
+    again = np.where(unit.layer.cp.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
     layers, none = n.micro_batches * stage.layers, np.zeros_like(n.cp)
     rows = [
         Message("cp", c.what, c.kind, c.size_bytes, layers * times, c.one, group, none)
         for c, times in ((c, (1.0 + again) * c.forward + c.backward) for c in unit.context.calls)
     ]
-    return _shared(rows, layers * unit.layer.cp.total(share))
+    return _shared(rows, n.micro_batches * stage.cp_s)

@@ -25,6 +25,11 @@ class Numbers:
     bucket_bytes: FloatArray
     micro_batches: FloatArray
 
+    def recomputed_share(self, layers: FloatArray) -> FloatArray:
+        """Return the share of a stage's layers that is recomputed: ``recompute_layers`` of them, 0 means all."""
+        share = np.minimum(1.0, self.recompute_layers / np.maximum(layers, 1.0))
+        return np.where(self.recompute_layers > 0, share, 1.0)
+
 
 def numbers_of(batch: StrategyBatch, global_batch: int) -> Numbers:
     """Return a batch's numbers and the micro-batches that each replica runs."""

@@ -18,11 +18,13 @@ from linkscale.cost.kernels import FloatArray
 
 @dataclass(frozen=True)
 class StageLayers:
-    """Layers on the first, a middle and the last stage; arrays over strategies."""
+    """Layers on the first, the last and the fullest stage between them; arrays over strategies."""
 
     first: FloatArray
     middle: FloatArray
     last: FloatArray
+    between: FloatArray
+    """Layers on all stages between the first and the last."""
 
 
 def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray) -> StageLayers:
@@ -38,7 +40,7 @@ def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray) -> StageLayers:
     middle = np.where(even, layers / pp, np.where(counted, (layers + 2) / pp, base + (rest > 0)))
     first = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 2)))
     last = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 1)))
-    return StageLayers(first, middle, last)
+    return StageLayers(first, middle, last, np.where(pp > 2, layers - first - last, 0.0))
 
 
 def bubble_s(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
-from linkscale.cost.layer import OpsCost, Slice, ops_cost, regathers
+from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
 from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
 from linkscale.cost.params import local_params, parameter_tensors
@@ -104,7 +104,7 @@ def units(
     net: Network,
 ) -> Units:  # fmt: skip
     """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
-    total = float(sum(g.count for g in decoder.groups))
+    total, stack = float(sum(g.count for g in decoder.groups)), part.choices.stack
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
     exchanges = [tp_exchange(c, part, tensor, net, dev.ring_overlap) for _, c in costs]
     contexts = [cp_exchange(c, context.size, context, net, part.choices) for _, c in costs]
@@ -112,24 +112,24 @@ def units(
     weights = [w for w, _ in costs]
     hidden = costs[0][1].width
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
-    params = [local_params(g.ops, part.tp) for g in decoder.groups]
+    params = [local_params(g.ops, part.tp, stack) for g in decoder.groups]
     embedding = ops_cost(decoder.embeddings, part, dev)
     return Units(
         layer=_mean_time(weights, times),
-        embedding=_edge_time(embedding, part, exchanges[0], dev, forward=True),
-        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, forward=False),
+        embedding=_edge_time(embedding, part, exchanges[0], dev, embedding=True),
+        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, embedding=False),
         exchange=exchanges[0],
         context=contexts[0],
         width=hidden,
         layer_params=_mean(weights, params),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
-        embedding_params=local_params(decoder.embeddings, part.tp),
-        head_params=local_params((*decoder.final, decoder.head), part.tp),
-        tied_params=local_params((replace(decoder.head, bias=False),) if decoder.tied else (), part.tp),
+        embedding_params=local_params(decoder.embeddings, part.tp, stack),
+        head_params=local_params((*decoder.final, decoder.head), part.tp, stack),
+        tied_params=local_params((replace(decoder.head, bias=False),) if decoder.tied else (), part.tp, stack),
         activation_bytes=_mean(weights, kept),
         whole_activation_bytes=_mean(weights, [np.asarray(c.saved_bytes) for _, c in costs]),
         checkpoint_bytes=checkpoint_bytes(part, hidden),
-        logits_bytes=logits_bytes(part, decoder.head.n, decoder.head.shard == "column"),
+        logits_bytes=logits_bytes(part, decoder.head),
     )
 
 
@@ -197,17 +197,17 @@ def _recomputed(cost: OpsCost, part: Slice) -> Number:
 def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
     cost = ops_cost((*decoder.final, decoder.head), part, dev)
     forward, backward = LOSS_BYTES["compiled" if part.choices.compile else "written"]
-    logits = part.tokens * decoder.head.n / (part.tp if decoder.head.shard == "column" else 1.0)
-    cost.forward_s = cost.forward_s + forward * logits / dev.memory_bytes_per_s
-    cost.dgrad_s = cost.dgrad_s + backward * logits / dev.memory_bytes_per_s
+    count = logits(part, decoder.head)
+    cost.forward_s = cost.forward_s + forward * count / dev.memory_bytes_per_s
+    cost.dgrad_s = cost.dgrad_s + backward * count / dev.memory_bytes_per_s
     return cost
 
 
-def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *, forward: bool) -> UnitTime:
-    """Embedding and head exchange as half a layer each; the head also sums its loss over the split vocabulary."""
+def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *, embedding: bool) -> UnitTime:
+    """Embedding: the lookup is reduced; head: its input gathered and its loss summed; backward the other way round."""
     none = np.zeros_like(part.tp)
     gather = exchange.gather.time_s if part.choices.sequence_parallel else none
-    if forward:
+    if embedding:
         tp = Exposed(exchange.reduce.time_s, gather, none)
     else:
         loss = LOSS_SUMS * exchange.loss.time_s

@@ -275,6 +275,8 @@ RULES: tuple[Rule, ...] = (
     Rule("pipeline", lambda job, b: (b.vpp == 1) | (b.pp > 1), lambda job, s: (
         f"vpp = {s.vpp} with pp = 1: interleaving needs a pipeline; use vpp = 1 or pp > 1")),
     Rule("schedule", _schedule, _schedule_not),
+    Rule("engine", lambda job, b: (b.vpp == 1) if b.choices.stack == "deepspeed" else True, lambda job, s: (
+        f"stack deepspeed does not interleave, but vpp = {s.vpp}; use vpp = 1 or stack megatron")),
     Rule("interleaved", _interleaved, _interleaved_not),
     Rule("rounds", _rounds, _rounds_not),
     Rule("shard_domain", _shard_domain, _shard_domain_not),

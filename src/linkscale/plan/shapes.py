@@ -13,9 +13,6 @@ from linkscale.workload.architecture import Architecture
 Ask = Callable[[str], Any]
 """Gives the product default of a field of the run in hand."""
 
-# Megatron pads the vocabulary to a multiple of this times tp (make-vocab-size-divisible-by).
-VOCAB_MULTIPLE = 128
-
 
 def run_architecture(record: RunRecord, ask: Ask) -> Architecture:
     """Return the model of a run that states layers, width and heads; raise InputError for one that does not."""
@@ -27,7 +24,8 @@ def run_architecture(record: RunRecord, ask: Ask) -> Architecture:
     head_dim = record.hidden // record.heads
     # One object per shape, so that runs of the same model are estimated together.
     return _shape(
-        name=record.model or f"{record.layers}x{record.hidden}", model_type="published run", vocab=_vocab(record, ask),
+        name=record.model or f"{record.layers}x{record.hidden}", model_type="published run",
+        vocab=int(record.vocab or ask("vocab")),
         hidden=record.hidden, layers=record.layers, heads=record.heads, kv_heads=record.kv_heads or record.heads,
         head_dim=head_dim, ffn_hidden=record.ffn_hidden or 4 * record.hidden, gated_mlp=gated,
         activation=ask("activation"), norm=ask("norm"), norm_bias=bias, positions=positions,
@@ -40,11 +38,3 @@ def run_architecture(record: RunRecord, ask: Ask) -> Architecture:
 @lru_cache(maxsize=512)
 def _shape(**fields: Any) -> Architecture:
     return Architecture(**fields)
-
-
-def _vocab(record: RunRecord, ask: Ask) -> int:
-    vocab = int(record.vocab or ask("vocab"))
-    if ask("stack") != "megatron":
-        return vocab
-    multiple = VOCAB_MULTIPLE * (record.tp or 1)
-    return -(-vocab // multiple) * multiple

@@ -65,7 +65,7 @@ class Choices(Model, frozen=True):
     """How context-parallel ranks meet each other's keys and values: ``p2p`` passes them round a ring behind attention,
     ``all_gather`` collects them before it, ``a2a`` (Ulysses) trades tokens for heads around it."""
     no_sync: bool = False
-    """Fully sharded stacks: reduce gradients after the last micro-batch only, holding them whole until then."""
+    """Where gradients are sharded: reduce them after the last micro-batch only, holding them whole until then."""
     tp_overlap: TpOverlap = "async"
     """What tensor-parallel communication hides behind: nothing; ``async``: Megatron's, the input gradient's
     reduction behind the weight gradient's GEMM; ``ring``: every exchange pipelined with its own GEMM."""

@@ -19,6 +19,7 @@ from linkscale.report.text import (
     gigabytes,
     large,
     percent,
+    plural,
     significant,
     size,
 )
@@ -28,7 +29,7 @@ from linkscale.report.words import LEVEL_WORDS, MEMORY_WORDS, TIME_WORDS, cluste
 def estimate_page(estimate: Estimate, asked: AskedStrategy) -> Group:
     """Return the page of one estimate."""
     parts: list[RenderableType] = [
-        header(asked.job, strategy_line(asked.strategy), f"{asked.micro_batches:,} micro-batches a step"),
+        header(asked.job, strategy_line(asked.strategy), f"{plural(asked.micro_batches, 'micro-batch', 'es')} a step"),
         *answers(estimate),
         section("Time of a step", time_breakdown(estimate)),
         *_communication(estimate),

@@ -81,6 +81,15 @@ def large(value: float) -> str:
     return count(value)
 
 
+def plural(number: int, noun: str, ending: str = "s") -> str:
+    """Return a count with its noun.
+
+    >>> plural(1, "row"), plural(2048, "micro-batch", "es")
+    ('1 row', '2,048 micro-batches')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else ending}"
+
+
 def percent(share: float) -> str:
     """Return a share with one decimal; what rounds to nothing has no sign.
 

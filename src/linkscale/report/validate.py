@@ -14,7 +14,7 @@ from linkscale.fit.score import Group as Scored
 from linkscale.plan.resolve import Case
 from linkscale.report.json_document import document
 from linkscale.report.layout import ROOMY, Fluid, bullets, facts, section, table
-from linkscale.report.text import both_gigabytes, duration, percent
+from linkscale.report.text import both_gigabytes, duration, percent, plural
 
 
 def validate_document(validation: Validation) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def validate_page(validation: Validation, by: str = "source_key") -> Group:
 
 def headline(summary: Summary) -> RenderableType:
     """Return what was compared, and the errors that weigh every source the same."""
-    unreadable = f", {summary.unreadable:,} rows unreadable" if summary.unreadable else ""
+    unreadable = f", {plural(summary.unreadable, 'row')} unreadable" if summary.unreadable else ""
     rows: list[tuple[str, RenderableType]] = [
         ("runs", f"{summary.rows:,}, {summary.predicted:,} predicted, {summary.unresolved:,} not{unreadable}"),
         ("scored", f"{summary.scored:,} with a measured step time, from {summary.sources} sources"),

@@ -24,6 +24,10 @@ from linkscale.plan.strategy import (
 CHOICES = Choices.__struct_fields__
 
 
+LEAST_MEMORY_BYTES = 1e6
+"""Below this a limit of memory is a number of gigabytes that lacks its unit."""
+
+
 class Constraints(Model, frozen=True):
     """Fields of a strategy that are fixed (None: free), and limits.
 
@@ -73,6 +77,9 @@ class Constraints(Model, frozen=True):
                 raise InputError(f"{name} = {value}; it must be at least {least}")
         if self.max_memory_bytes is not None and not self.max_memory_bytes > 0:
             raise InputError(f"max_memory_bytes = {self.max_memory_bytes:g}; it must be more than 0")
+        if self.max_memory_bytes is not None and self.max_memory_bytes < LEAST_MEMORY_BYTES:
+            size = f"{self.max_memory_bytes:g}"
+            raise InputError(f"max_memory_bytes = {size}: bytes, and no GPU has so few; write '{size} GB'")
         if any(count < 1 for count in self.gpus):
             raise InputError(f"gpus = {min(self.gpus)}; it must be at least 1")
 

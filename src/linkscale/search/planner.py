@@ -14,7 +14,7 @@ from linkscale.search.job import Job
 from linkscale.search.keep import Candidate
 from linkscale.search.pareto import front
 from linkscale.search.question import Question, describe
-from linkscale.search.recipes import illegal_reason
+from linkscale.search.recipes import illegal_reason, shortage
 from linkscale.search.result import ParetoPoint, PlanEntry, PlanResult, Space
 from linkscale.search.screen import Progress, Screened
 from linkscale.search.whatif import more_gpus
@@ -79,7 +79,7 @@ def _nothing(question: Question, screened: Screened) -> InputError | NothingFits
     short = lean.memory_bytes - question.limit_bytes
     return NothingFits(
         f"nothing fits in {question.limit_bytes / 1e9:.1f} GB per GPU: the leanest of {screened.evaluated:,} "
-        f"strategies ({describe(lean.strategy)}) needs {lean.memory_bytes / 1e9:.1f} GB, {short / 1e9:.1f} GB "
+        f"strategies ({describe(lean.strategy)}) needs {lean.memory_bytes / 1e9:.1f} GB, {shortage(short)} "
         f"too much; {_nearest_that_fits(question)}"
     )
 

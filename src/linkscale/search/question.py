@@ -67,7 +67,8 @@ def describe(strategy: Strategy) -> str:
     """
     degrees = {"tp": strategy.tp, "cp": strategy.cp, "pp": strategy.pp, "vpp": strategy.vpp, "dp": strategy.dp}
     words = [strategy.stack, *(f"{name}={value}" for name, value in degrees.items() if value > 1)]
-    words += [f"micro_batch={strategy.micro_batch}", strategy.sharding]
+    sharded = "not-sharded" if strategy.sharding == "none" else strategy.sharding
+    words += [f"micro_batch={strategy.micro_batch}", sharded]
     words += ["sequence-parallel"] if strategy.sequence_parallel and strategy.tp > 1 else []
     layers = f" of {strategy.recompute_layers} layers" if strategy.recompute_layers else ""
     return " ".join([*words, f"recompute={strategy.recompute}{layers}"])

@@ -84,9 +84,19 @@ def _try(question: Question, label: str, fields: Fields, best: Strategy, estimat
     reason = (
         _slower(estimate, question.estimate(candidate.strategy))
         if fits
-        else f"needs {candidate.memory_bytes / 1e9:.1f} GB per GPU, {short / 1e9:.1f} GB too much"
+        else f"needs {candidate.memory_bytes / 1e9:.1f} GB per GPU, {shortage(short)} too much"
     )
     return Loser(label=label, strategy=candidate.strategy, step_s=candidate.step_s, fits=fits, reason=reason)
+
+
+def shortage(short_bytes: float) -> str:
+    """Return how much memory is short, never as nothing.
+
+    >>> shortage(15.84e9), shortage(31e6)
+    ('15.8 GB', '0.031 GB')
+    """
+    gigabytes = short_bytes / 1e9
+    return f"{gigabytes:.1f} GB" if gigabytes >= 0.1 else f"{gigabytes:.2g} GB"
 
 
 def _slower(best: Estimate, other: Estimate) -> str:

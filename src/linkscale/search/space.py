@@ -144,7 +144,7 @@ def _without_inert(choices: Choices, situation: int) -> Choices:
     names = [name for bit, fields in enumerate(INERT.values()) if situation >> bit & 1 for name in fields]
     if choices.sharding == "none":
         names.append("overlap_param_gather")
-    if choices.sharding not in ("zero3", "hsdp"):
+    if choices.sharding in ("none", "zero1"):
         names.append("no_sync")
     defaults = Choices()
     return replace(choices, **{name: getattr(defaults, name) for name in names})

@@ -40,7 +40,7 @@ def decoder(arch: Architecture) -> Decoder:
         embeddings=_embeddings(arch),
         groups=tuple(groups),
         final=(_norm(arch, "final norm"),) if arch.final_norm else (),
-        head=Gemm(name="output", n=arch.vocab, k=arch.hidden, shard="column", bias=arch.lm_head_bias),
+        head=Gemm(name="output", n=arch.vocab, k=arch.hidden, shard="column", bias=arch.lm_head_bias, vocab=True),
         tied=arch.tied_embeddings,
     )
 
@@ -81,9 +81,12 @@ def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
 def _attention(arch: Architecture, window: int | None) -> tuple[Op, ...]:
     queries, pairs = arch.heads * arch.head_dim, arch.kv_heads * arch.head_dim
     ops: list[Op] = [
-        Gemm(name="qkv", n=queries + 2 * pairs, k=arch.hidden, shard="column", bias=arch.qkv_bias),
+        Gemm(
+            name="qkv", n=queries + 2 * pairs, k=arch.hidden, shard="column", bias=arch.qkv_bias,
+            kv_columns=2 * pairs, kv_heads=arch.kv_heads,
+        ),
         *_qk_norms(arch),
-    ]
+    ]  # fmt: skip
     if arch.positions == "rope":
         turned = (arch.heads + arch.kv_heads) * (arch.rotary_dim or arch.head_dim)
         ops.append(Elementwise(name="rotary", reads=turned, writes=turned, saves=0, region="tensor"))

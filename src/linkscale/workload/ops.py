@@ -21,7 +21,9 @@ class Gemm(Model, frozen=True, tag="gemm"):
 
     ``shard``: ``column`` splits n over tp (input needs gathering), ``row`` splits k (output needs reducing),
     ``none`` is replicated. ``saves_input``: whether its input is kept for backward here (False where another
-    operation keeps the same tensor, e.g. the up projection beside the gate projection).
+    operation keeps the same tensor, e.g. the up projection beside the gate projection). ``kv_columns``: of the n, those
+    of ``kv_heads`` key-value heads; where tp exceeds their number, several ranks hold a copy of one. ``vocab``: the n
+    are a vocabulary, padded until ranks hold equal parts.
     """
 
     name: str
@@ -31,6 +33,9 @@ class Gemm(Model, frozen=True, tag="gemm"):
     bias: bool = False
     copies: int = 1
     saves_input: bool = True
+    kv_columns: int = 0
+    kv_heads: int = 1
+    vocab: bool = False
 
 
 class Attention(Model, frozen=True, tag="attention"):
