@@ -20,7 +20,7 @@ def relative_clock(gpu: Gpu, profile: Profile) -> float:
     """Return the sustained clock of a GPU over that of its generation's reference part.
 
     The reference's limit is scaled by the label peaks, so that a part with fewer multiprocessors is not called
-    starved for drawing less.
+    starved for drawing less. Dynamic power is taken as the idle part at least: no part is sold with less.
     """
     half = gpu.peak_flops_per_s.get("bf16") or gpu.peak_flops_per_s.get("fp16", 0.0)
     if not half or not gpu.power_w:

@@ -21,6 +21,11 @@ from linkscale.workload.ops import Gemm
 CONTEXT_BYTES = 1.0e9
 COMMUNICATOR_BYTES = 0.4e9
 FRAGMENTATION = 0.05
+# Transformer Engine keeps an 8-bit copy of a layer's weights and its transpose, beside those in 16 bits or, where
+# parameters are gathered in 8 bits, in their place.
+FP8_COPY_BYTES = 2.0
+# Per-operation checkpointing keeps every second product of a layer and computes the others again.
+REPEATED_PRODUCTS = 0.5
 # Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
 # loss keeps the fp32 probabilities too.
 LOGIT_BYTES = {"written": 16.0, "fused": 12.0}
@@ -35,29 +40,34 @@ class StateBytes:
     optimizer: Number
 
 
-def state_bytes(params: Number, unit_params: Number, shards: Number, choices: Choices) -> StateBytes:
-    """Bytes of ``params`` parameters held by a group of ``shards`` ranks.
+def state_bytes(layers: Number, edges: Number, unit: Number, shards: Number, choices: Choices) -> StateBytes:
+    """Bytes of a stage's parameters, held by a group of ``shards`` ranks.
 
-    ``unit_params``: parameters of the largest unit gathered at once (one layer) where weights are sharded.
-    Mixed precision keeps an fp32 master copy beside the optimizer's moments; for fully sharded stacks the master *is*
-    the weight, so that their weights count 4 bytes sharded plus the 16-bit units in flight.
+    ``layers``, ``edges``: parameters of its layers and of its tables; ``unit``: of the largest unit gathered at once
+    (one layer) where weights are sharded. Mixed precision keeps an fp32 master copy beside the optimizer's moments;
+    for fully sharded stacks the master *is* the weight, so that their weights count 4 bytes sharded plus the units in
+    flight.
     """
-    grad, moments = DTYPE_BYTES[choices.grad_dtype], UPDATES[choices.optimizer].moments_bytes
+    params = layers + edges
+    grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
+    copied = choices.precision == "fp8" and choices.param_dtype != "fp8"
+    weights = 2.0 * params + (FP8_COPY_BYTES * layers if copied else 0.0)
     # An fp32 copy of 16-bit gradients lives only in the optimizer step, when activations are gone.
+    moments = UPDATES[choices.optimizer].moments_bytes
     kept = MASTER_BYTES + moments
     match choices.sharding:
         case "none":
-            return StateBytes(2.0 * params, grad * params, kept * params)
+            return StateBytes(weights, grad * params, kept * params)
         case "zero1":
-            return StateBytes(2.0 * params, grad * params, kept * params / shards)
+            return StateBytes(weights, grad * params, kept * params / shards)
         case "zero2":
-            held = grad * params if choices.no_sync else grad * params / shards + grad * unit_params
-            return StateBytes(2.0 * params, held, kept * params / shards)
+            held = grad * params if choices.no_sync else grad * params / shards + grad * unit
+            return StateBytes(weights, held, kept * params / shards)
         case "zero3" | "hsdp":
             # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
-            weights = 4.0 * params / shards + 2.0 * 2.0 * unit_params
-            whole = grad * params if choices.no_sync else 2.0 * unit_params
-            return StateBytes(weights, 4.0 * params / shards + whole, moments * params / shards)
+            gathered = 4.0 * params / shards + 2.0 * param * unit
+            whole = grad * params if choices.no_sync else 2.0 * unit
+            return StateBytes(gathered, 4.0 * params / shards + whole, moments * params / shards)
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:
@@ -67,8 +77,8 @@ def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArra
         if part.choices.stack == "megatron":
             kept = kept - cost.attention_saved_bytes
         else:
-            # Per-operation checkpointing keeps the input, attention's output and every second product.
-            products = 0.5 * cost.gemm_output_bytes + cost.attention_output_bytes
+            # The input, attention's output and the products that are not repeated stay.
+            products = (1.0 - REPEATED_PRODUCTS) * cost.gemm_output_bytes + cost.attention_output_bytes
             kept = np.minimum(kept, checkpoint_bytes(part, hidden) + products)
     return np.asarray(kept)
 

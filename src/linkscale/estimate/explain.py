@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from linkscale.cost.collectives import ALGORITHMS
+from linkscale.cost.memory import REPEATED_PRODUCTS
 from linkscale.cost.network import PROTOCOLS
 from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.interval import interval_width, unchecked
@@ -14,7 +15,13 @@ from linkscale.plan.strategy import Strategy
 from linkscale.profile import Profile, shipped_profile
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
-from linkscale.workload.counts import Decoder, decoder, flops_per_token
+from linkscale.workload.counts import (
+    Decoder,
+    attention_flops_per_token,
+    decoder,
+    flops_per_token,
+    layer_matmul_flops_per_token,
+)
 
 TIGHT = 0.03
 """Share of the memory that a plan should leave free: allocators and libraries differ by so much between versions."""
@@ -49,7 +56,7 @@ def estimate_step(
         step_s=step, p10_s=step / width, p90_s=step * width,
         tokens_per_s_per_gpu=tokens / step / cluster.gpus,
         mfu=full / offered, mfu_causal=causal / offered, mfu_peak_flops=peak,
-        hfu=full * (1.0 + _repeated(breakdown)) / offered,
+        hfu=(full + repeated_flops_per_token(arch, strategy, seq_len) * tokens) / offered,
         breakdown_s=Breakdown(**breakdown),
         communication=_communication(found),
         memory_bytes=_memory(found),
@@ -63,9 +70,22 @@ def estimate_step(
     )  # fmt: skip
 
 
-def _repeated(breakdown: dict[str, float]) -> float:
-    """FLOPs repeated by recomputation over model FLOPs, taken as its share of compute time."""
-    return breakdown["recompute"] / breakdown["compute"] if breakdown["compute"] else 0.0
+def repeated_flops_per_token(arch: Architecture, strategy: Strategy, seq_len: int) -> float:
+    """Return the forward FLOPs per token that recomputation repeats, attention in full.
+
+    All of the layers that are recomputed; under ``selective`` attention alone in Megatron, elsewhere every second
+    product. (The formula of Korthikanti et al. 2022, appendix A, counts repeated attention three times over.)
+    """
+    attention = attention_flops_per_token(arch, seq_len)
+    products = layer_matmul_flops_per_token(arch)
+    match strategy.recompute:
+        case "none":
+            return 0.0
+        case "full":
+            layers = strategy.recompute_layers * strategy.pp
+            return (products + attention) * (min(1.0, layers / arch.layers) if layers else 1.0)
+        case "selective":
+            return attention if strategy.stack == "megatron" else REPEATED_PRODUCTS * products
 
 
 def _communication(found: BatchEstimate) -> tuple[Communication, ...]:

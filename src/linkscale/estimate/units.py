@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
-from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes, logits_bytes
+from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
 from linkscale.cost.params import local_params, parameter_tensors
 from linkscale.estimate.context_parallel import CpExchange, cp_exchange
@@ -21,6 +21,10 @@ from linkscale.workload.counts import Decoder
 # Bytes moved per logit by the loss, forward and backward: Megatron's vocabulary-parallel loss casts to fp32 and
 # makes separate passes for maximum, shift, exponent and sum; a compiled loss fuses them.
 LOSS_BYTES = {"written": (26.0, 10.0), "compiled": (8.0, 6.0)}
+# Host time of a layer's backward kernel over a forward one: autograd launches it without the modules' Python.
+BACKWARD_LAUNCH = 0.5
+# Share of a layer's forward launches that recomputation repeats: attention's few, or all.
+RELAUNCHED = {"none": 0.0, "selective": 0.25, "full": 1.0}
 
 
 @dataclass(frozen=True)
@@ -159,14 +163,14 @@ def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, context: CpExc
     forward, backward = cost.forward_s + none, cost.backward_s + none
     calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0) + context.calls_forward
     launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
-    launch_backward = (cost.backward_ops * 0.5 + calls) * dev.op_launch_s
+    launch_backward = (cost.backward_ops * BACKWARD_LAUNCH + calls) * dev.op_launch_s
     again = 1.0 if part.choices.recompute == "full" else 0.0
     left_out = unrepeated(part.choices) * np.minimum(exchange.reduce.time_s, exchange.forward_s)
     return UnitTime(
         forward, backward, cost.wgrad_s + none, _recomputed(cost, part) + none,
         Exposed(exchange.forward_s, exchange.backward_s, again * (exchange.forward_s - left_out)),
         Exposed(context.forward_s, context.backward_s, _attends_again(part) * context.forward_s),
-        launch_forward, launch_backward, _again(part) * launch_forward,
+        launch_forward, launch_backward, RELAUNCHED[part.choices.recompute] * launch_forward,
     )  # fmt: skip
 
 
@@ -174,10 +178,6 @@ def _attends_again(part: Slice) -> float:
     """Whether recomputation runs attention, and with it the exchange of keys and values, a second time."""
     kind, megatron = part.choices.recompute, part.choices.stack == "megatron"
     return 1.0 if kind == "full" or (kind == "selective" and megatron) else 0.0
-
-
-def _again(part: Slice) -> float:
-    return {"none": 0.0, "selective": 0.25, "full": 1.0}[part.choices.recompute]
 
 
 def _recomputed(cost: OpsCost, part: Slice) -> Number:
@@ -191,7 +191,7 @@ def _recomputed(cost: OpsCost, part: Slice) -> Number:
             return cost.attention_forward_s
         case "selective":
             streaming = cost.forward_s - cost.gemm_forward_s - cost.attention_forward_s
-            return streaming + 0.5 * cost.gemm_forward_s
+            return streaming + REPEATED_PRODUCTS * cost.gemm_forward_s
 
 
 def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:

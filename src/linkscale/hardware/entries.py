@@ -18,9 +18,6 @@ ScaleUpText = Literal["nvswitch", "nvlink-mesh", "bridge", "xgmi", "pcie", "none
 FabricText = Literal["infiniband", "roce", "efa", "ethernet", "omni-path", "none"]
 HostText = Literal["intel", "amd", "grace", "unknown"]
 
-UNVERIFIED = "unverified (general knowledge)"
-"""The source of a fact for which no public text was found; look for it before relying on the number."""
-
 
 class Block(Model, frozen=True, kw_only=True):
     """Facts that share a source."""

@@ -9,7 +9,7 @@ import msgspec
 
 from linkscale.base.errors import InputError, unknown_name
 from linkscale.plan.legality import MOST, shown
-from linkscale.plan.strategy import NUMBERS, Choices, CommDtype, Precision, Sharding, Stack, Strategy
+from linkscale.plan.strategy import LEAST, NUMBERS, Choices, CommDtype, Precision, Sharding, Stack, Strategy
 
 FIELDS = (*Choices.__struct_fields__, *NUMBERS)
 
@@ -76,7 +76,7 @@ def check_field(name: str, value: object) -> None:
     if name not in FIELDS:
         raise unknown_name("field of a strategy", name, FIELDS)
     if name in NUMBERS:
-        check_count(name, value, least=0 if name in ("recompute_layers", "bucket_bytes") else 1)
+        check_count(name, value, least=LEAST[name])
         return
     kind = _CHOICE_TYPES[name]
     allowed = get_args(kind) or (True, False)

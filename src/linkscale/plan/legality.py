@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from linkscale.base.errors import InputError
-from linkscale.plan.strategy import Sharding, Stack, Strategy, StrategyBatch
+from linkscale.plan.strategy import LEAST, NUMBERS, Sharding, Stack, Strategy, StrategyBatch
 
 if TYPE_CHECKING:
     from linkscale.workload.architecture import Architecture
@@ -55,10 +55,9 @@ class Rule(NamedTuple):
 def check(arch: Architecture, gpus: int, strategy: Strategy, seq_len: int, global_batch: int) -> None:
     """Raise InputError with the first broken rule's message; return when the strategy can run."""
     numbers = {"gpus": gpus, "seq_len": seq_len, "global_batch": global_batch}
-    for name in ("tp", "cp", "pp", "vpp", "dp", "micro_batch", "recompute_layers", "shard_domain", "bucket_bytes"):
-        numbers[name] = getattr(strategy, name)
+    numbers |= {name: getattr(strategy, name) for name in NUMBERS}
     for name, value in numbers.items():
-        least = 0 if name in ("recompute_layers", "bucket_bytes") else 1
+        least = LEAST.get(name, 1)
         if not least <= value <= MOST:
             raise InputError(f"{name} = {shown(value)}; it must be from {least} to {MOST}")
     job, batch = Job(arch, gpus, seq_len, global_batch), strategy.batch()

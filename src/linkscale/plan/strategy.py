@@ -71,7 +71,13 @@ class Choices(Model, frozen=True):
     reduction behind the weight gradient's GEMM; ``ring``: every exchange pipelined with its own GEMM."""
 
 
-NUMBERS = ("tp", "pp", "vpp", "dp", "cp", "micro_batch", "recompute_layers", "shard_domain", "bucket_bytes")
+LEAST = {
+    "tp": 1, "pp": 1, "vpp": 1, "dp": 1, "cp": 1, "micro_batch": 1, "recompute_layers": 0, "shard_domain": 1,
+    "bucket_bytes": 0,
+}  # fmt: skip
+"""The numbers of a strategy and the least that each may be."""
+
+NUMBERS = tuple(LEAST)
 
 
 class Strategy(Choices, frozen=True):
@@ -93,14 +99,10 @@ class Strategy(Choices, frozen=True):
     bucket_bytes: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("tp", "pp", "vpp", "dp", "cp", "micro_batch", "shard_domain"):
+        for name, least in LEAST.items():
             value = getattr(self, name)
-            if value < 1:
-                raise InputError(f"{name} = {value}; it must be at least 1")
-        for name in ("recompute_layers", "bucket_bytes"):
-            value = getattr(self, name)
-            if value < 0:
-                raise InputError(f"{name} = {value}; it must not be negative")
+            if value < least:
+                raise InputError(f"{name} = {value}; it must be at least {least}")
 
     @property
     def gpus(self) -> int:

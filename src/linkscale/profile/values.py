@@ -6,12 +6,8 @@ single run, model or source. The file that ships them is ``data/shipped.yaml``.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
-
-AttentionName = Literal["fa2", "fa3", "cudnn", "fa4"]
 
 
 class AttentionCurve(Model, frozen=True):

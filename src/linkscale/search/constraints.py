@@ -5,6 +5,7 @@ from __future__ import annotations
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 from linkscale.plan.strategy import (
+    LEAST,
     NUMBERS,
     AttentionKernel,
     Choices,
@@ -70,9 +71,8 @@ class Constraints(Model, frozen=True):
     gpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in NUMBERS:
+        for name, least in LEAST.items():
             value = getattr(self, name)
-            least = 0 if name in ("recompute_layers", "bucket_bytes") else 1
             if value is not None and value < least:
                 raise InputError(f"{name} = {value}; it must be at least {least}")
         if self.max_memory_bytes is not None and not self.max_memory_bytes > 0:

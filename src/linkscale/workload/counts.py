@@ -14,8 +14,8 @@ from linkscale.workload.layers import Decoder, decoder
 from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, Norm, Op
 
 __all__ = [
-    "Decoder", "active_params", "attention_flops_per_token", "decoder", "flops_per_token", "matmul_flops_per_token",
-    "op_params", "params", "params_by_part",
+    "Decoder", "active_params", "attention_flops_per_token", "decoder", "flops_per_token",
+    "layer_matmul_flops_per_token", "matmul_flops_per_token", "op_params", "params", "params_by_part",
 ]  # fmt: skip
 
 
@@ -56,9 +56,12 @@ def active_params(arch: Architecture) -> int:
 
 def matmul_flops_per_token(arch: Architecture) -> int:
     """Forward FLOPs per token of the matrix products, output projection included."""
-    model = decoder(arch)
-    layers = sum(group.count * _matmul(group.ops) for group in model.groups)
-    return layers + _matmul([model.head])
+    return layer_matmul_flops_per_token(arch) + _matmul([decoder(arch).head])
+
+
+def layer_matmul_flops_per_token(arch: Architecture) -> int:
+    """Forward FLOPs per token of the layers' matrix products."""
+    return sum(group.count * _matmul(group.ops) for group in decoder(arch).groups)
 
 
 def attention_flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -> float:
