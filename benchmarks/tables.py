@@ -41,7 +41,7 @@ def accuracy_figures(found: Document) -> str:
     )
     inside = found["interval"]
     kept = ("measured step within p10–p90, mean of the sources", percent(inside["sources"]), _scored(found), "")
-    return table(("step time", "error", "runs", "at most"), [*rows, kept])
+    return table(("step time", "figure", "runs", "at most"), [*rows, kept])
 
 
 def _scored(found: Document) -> str:
@@ -145,7 +145,14 @@ def startup_times(found: Document) -> str:
     return table(("what", "measured", "at most"), rows)
 
 
-BLOCKS: dict[str, tuple[str, Callable[[Document], str]]] = {
+def made(document: Document) -> str:
+    """Return by which command, from which tree and on which machine a result was made."""
+    machine = document["machine"]
+    where = f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}"
+    return f"`{document['command']}` at commit `{document['commit'][:12]}`, on {where}."
+
+
+FIGURES: dict[str, tuple[str, Callable[[Document], str]]] = {
     "accuracy figures": ("accuracy", accuracy_figures),
     "accuracy sources": ("accuracy", accuracy_sources),
     "accuracy left out": ("accuracy", accuracy_left_out),
@@ -160,19 +167,32 @@ BLOCKS: dict[str, tuple[str, Callable[[Document], str]]] = {
 }
 """By name of a block: the evidence that it shows, and how."""
 
+MADE = {
+    "how accuracy was measured": "accuracy",
+    "how families were left out": "families",
+    "how search was timed": "search_speed",
+    "how startup was timed": "startup",
+}
+"""By name of a block: the evidence whose command, commit and machine it tells."""
+
+BLOCKS = {*FIGURES, *MADE}
+
 
 def rendered(text: str) -> str:
     """Return a page with every block as the evidence has it now."""
-    return BLOCK.sub(lambda found: found[1] + _block(found[2]) + found[3], text)
+    return BLOCK.sub(lambda found: f"{found[1]}\n{_block(found[2])}\n\n{found[3]}", text)
 
 
 def _block(name: str) -> str:
-    evidence, render = BLOCKS[name]
-    document = json.loads((FOLDER / f"{evidence}.json").read_text())
-    machine = document["machine"]
-    made = f"`{document['command']}` at commit `{document['commit'][:12]}`"
-    where = f"{machine['cpu']}, {machine['cores']} cores, Python {machine['python']}"
-    return f"\n{render(document['result'])}\n\n{made}, on {where}.\n\n"
+    if name in MADE:
+        return made(_document(MADE[name]))
+    evidence, render = FIGURES[name]
+    return render(_document(evidence)["result"])
+
+
+def _document(evidence: str) -> Document:
+    document: Document = json.loads((FOLDER / f"{evidence}.json").read_text())
+    return document
 
 
 def pages() -> list[Any]:

@@ -65,6 +65,15 @@ def test_a_setting_that_changes_nothing_does_not_lose() -> None:
     assert "no sequence parallelism" not in {loser.label for loser in flat.explanation.losers}
 
 
+def test_twice_the_sequences_save_what_they_save_for_the_batch_asked_for(result: PlanResult) -> None:
+    """Half of the larger batch's step: bubbles and exchanges weigh less, computation as much."""
+    (larger,) = (row for row in result.explanation.relaxations if row.limit.startswith("global batch"))
+    best = result.plans[0].estimate.step_s
+    doubled = search_plans(ARCH, parse_cluster("dgx-a100:16"), 2048, 128, Constraints(), 1).plans[0].estimate.step_s
+    assert 0 < larger.gain < 0.5
+    assert larger.step_s == pytest.approx(min(best, doubled / 2))
+
+
 def test_lifting_a_limit_or_better_hardware_is_never_slower(result: PlanResult) -> None:
     explanation = result.explanation
     assert all(row.gain >= -1e-12 for row in explanation.upgrades if row.change != "NVLink domain x2")

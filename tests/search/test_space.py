@@ -8,6 +8,7 @@ from linkscale.plan.strategy import Choices, Strategy
 from linkscale.search.axes import default_axes, wide_axes
 from linkscale.search.constraints import Constraints
 from linkscale.search.space import Group, groups
+from linkscale.topology import parse_cluster
 from linkscale.workload import decoder
 from tests.search.small import MIXED, PROFILE, axes, cluster, every_legal, job
 
@@ -38,6 +39,23 @@ def test_what_is_left_out_is_what_is_already_there() -> None:
     assert set(generated) <= set(legal)
     assert len(generated) < len(legal)
     assert outcomes(generated) == outcomes(legal)
+
+
+def test_sharding_over_all_replicas_has_one_name() -> None:
+    """Where zero3 is looked at, hsdp over all replicas is that; alone, it stays."""
+    flat, nested = MIXED[4:6]
+    both = rows(list(groups(job(), axes(flat, nested))))
+    alone = rows(list(groups(job(), axes(nested))))
+    assert not [s for s in both if s.sharding == "hsdp" and s.shard_domain == s.dp]
+    assert [s for s in alone if s.shard_domain == s.dp > 1]
+    assert {s for s in alone if s.shard_domain < s.dp} <= set(both)
+
+
+def test_tensor_parallelism_stays_in_the_domain_or_in_eight() -> None:
+    for place, most in (("dgx-a100:64", 8), ("gb200-nvl72:576", 72), ("dgx-1-v100:64", 8)):
+        assert max(default_axes(96, parse_cluster(place), 64, Constraints()).tp) == most
+    small = parse_cluster("dgx-a100:64", scaleup="nvl4")
+    assert max(default_axes(96, small, 64, Constraints()).tp) == 8
 
 
 def test_choices_keep_every_row_where_they_mean_something() -> None:

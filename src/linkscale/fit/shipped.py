@@ -9,7 +9,7 @@ source weighs the same; a soft-L1 loss keeps odd rows from pulling.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -88,8 +88,8 @@ def identifies(case: Case) -> bool:
     return not taken_as_fused and case.cluster.scaleout.kind != "omni-path" and case.strategy.stack != "deepspeed"
 
 
-def fit_shipped(cases: Sequence[Case]) -> Fit:
-    """Fit all parameters to cases with a measured step time."""
+def fit_shipped(cases: Sequence[Case], start: Mapping[str, float] | None = None) -> Fit:
+    """Fit all parameters to cases with a measured step time, from the priors or another start by parameter."""
     from scipy.optimize import least_squares
 
     sizes = Counter(case.source_key for case in cases)
@@ -104,7 +104,8 @@ def fit_shipped(cases: Sequence[Case]) -> Fit:
         # A prior counts like a source; beyond 4% a residual pulls no harder the larger it is.
         return np.concatenate([weights * residuals(x) / 0.04, (x - prior) / spread])
 
-    found = least_squares(objective, prior, loss="soft_l1", diff_step=0.02, max_nfev=25)
+    first = prior if start is None else np.log([start[p.name] for p in PARAMETERS])
+    found = least_squares(objective, first, loss="soft_l1", diff_step=0.02, max_nfev=25)
     return Fit(_values(found.x), residuals(found.x))
 
 

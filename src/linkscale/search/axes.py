@@ -143,7 +143,7 @@ def _axes(combinations: tuple[Choices, ...], job: Job, cluster: Cluster, constra
     ways = sorted({d for count in counts for d in divisors(count)})
     layers, domain = job.arch.layers, cluster.scaleup.domain_gpus
     # Tensor parallelism stays inside the fast domain unless it is asked for: the time of its many exchanges over a
-    # network is what an estimate knows least.
+    # network is what an estimate knows least. Small domains may leave it up to 8, or large models fit nowhere.
     tensor_limit = max(8, domain)
     domains = [d for d in ways if min(8, domain) <= d < most]
     pipelines = _fixed(constraints.pp, (d for d in ways if d <= layers))
