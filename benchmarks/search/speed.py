@@ -26,8 +26,9 @@ from linkscale.plan.strategy import NUMBERS
 from linkscale.profile import shipped_profile
 from linkscale.search.axes import Axes, wide_axes
 from linkscale.search.constraints import Constraints
+from linkscale.search.job import Job
 from linkscale.search.screen import Screened, screen
-from linkscale.search.space import Job, groups
+from linkscale.search.space import groups
 from linkscale.topology import parse_cluster
 from linkscale.workload import load_architecture
 
@@ -42,7 +43,7 @@ def measure(rounds: int) -> dict[str, Any]:
     """Screen the wide space a few times."""
     job = Job(arch=load_architecture(MODEL), seq_len=SEQ_LEN, global_batch=GLOBAL_BATCH)
     cluster = parse_cluster(CLUSTER)
-    axes = wide_axes(job.arch.layers, cluster, GLOBAL_BATCH, Constraints())
+    axes = wide_axes(job, cluster, Constraints())
     profile = shipped_profile(cluster.gpu.arch)
     wall, cpu, found = [], [], []
     for _ in range(rounds):

@@ -109,7 +109,7 @@ def test_a_saved_plan_is_predicted_and_options_replace_its_fields(capsys, tmp_pa
         ((*JOB_70B, "--tp", "8", "--dp", "16"), "tp*pp*dp = 8*1*16 = 128, but the cluster has 64 GPUs; use dp = 8"),
         ((*JOB_70B, "--tp", "8", "--pp", "2", "--micro-batch", "5"), "dp*micro_batch = 4*5 = 20"),
         ((*JOB_70B, "--tp", "8", "--pp", "2", "--vpp", "3"), "80 layers do not divide by pp*vpp"),
-        ((*JOB_70B, "--cp", "2"), "context parallelism is not priced yet"),
+        ((*JOB_70B, "--cp", "16", "--cp-comm", "a2a"), "key-value heads do not divide by cp*tp"),
         ((*JOB_70B, "--tp", "-8"), "tp = -8; it must be from 1"),
         ((*JOB_70B, "--micro-batch", "0"), "micro_batch = 0; it must be from 1"),
         ((*JOB_70B, "--tp", "1e30"), "--tp"),

@@ -69,7 +69,7 @@ def test_the_optimizer_passes_over_what_adam_touches() -> None:
     """Bytes a parameter: gradient twice, master and moments read and written, the weight, the gradients zeroed."""
 
     def passes(**choices: Any) -> float:
-        return float(optimizer_s(8.0, 4.0, DEVICE, Choices(**choices))) / 8
+        return float(optimizer_s(8.0, 4.0, 1.0, DEVICE, Choices(**choices))) / 8
 
     assert passes(sharding="none", grad_dtype="fp32") == 4 + 4 + 24 + 2 + 4
     assert passes(sharding="zero1", grad_dtype="fp32") == (4 + 4 + 24 + 2) / 4 + 4

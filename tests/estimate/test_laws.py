@@ -17,7 +17,8 @@ from linkscale.plan.strategy import NUMBERS, Sharding, Stack, StrategyBatch
 from linkscale.profile import shipped_profile
 from linkscale.search.axes import default_axes, wide_axes
 from linkscale.search.constraints import Constraints
-from linkscale.search.space import Group, Job, groups
+from linkscale.search.job import Job
+from linkscale.search.space import Group, groups
 from linkscale.search.whatif import faster_compute, faster_memory, faster_scaleout, faster_scaleup
 from linkscale.topology import Cluster, parse_cluster
 from linkscale.workload import decoder, load_architecture
@@ -39,8 +40,8 @@ def pool() -> list[tuple[Job, Cluster, Group]]:
     found = []
     for place, (model, seq_len, batch) in JOBS.items():
         job, cluster = Job(load_architecture(model), seq_len, batch), parse_cluster(place)
-        spaces = [default_axes(job.arch.layers, cluster, batch, Constraints(stack=stack)) for stack in STACKS]
-        spaces.append(wide_axes(job.arch.layers, cluster, batch, Constraints(bucket_bytes=0)))
+        spaces = [default_axes(job, cluster, Constraints(stack=stack)) for stack in STACKS]
+        spaces.append(wide_axes(job, cluster, Constraints(bucket_bytes=0)))
         found += [(job, cluster, group) for axes in spaces for group in groups(job, axes)]
     return found
 

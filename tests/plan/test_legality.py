@@ -43,7 +43,7 @@ def test_the_published_layouts_of_llama_3_are_legal():
     [
         (LLAMA_70B, 64, Strategy(tp=8, pp=2, dp=8), "tp*pp*dp = 8*2*8 = 128, but the cluster has 64 GPUs; use dp = 4"),
         (LLAMA_70B, 64, Strategy(tp=8, pp=3, dp=2), "= 48, but the cluster has 64 GPUs; use a cluster of 48"),
-        (LLAMA_70B, 64, Strategy(tp=8, cp=2, dp=4), "context parallelism is not priced yet"),
+        (LLAMA_70B, 64, Strategy(tp=8, cp=2, dp=4, cp_comm="a2a"), "8 key-value heads do not divide by cp*tp = 2*8"),
         (LLAMA_70B, 96, Strategy(tp=3, dp=32), "64 attention heads do not divide by tp = 3"),
         (SimpleNamespace(layers=8, heads=12, kv_heads=4, ffn_hidden=48), 6, Strategy(tp=6), "kv_heads = 4 and tp = 6"),
         (SimpleNamespace(layers=8, heads=12, kv_heads=12, ffn_hidden=50), 4, Strategy(tp=4), "ffn_hidden = 50 does"),

@@ -54,7 +54,6 @@ def test_every_default_that_was_needed_is_told_with_its_source():
         ({"experts": 8}, "mixture of experts"),
         ({"notes": "MoE: balanced"}, "mixture of experts"),
         ({"model": "Llama2-7B (LoRA)"}, "LoRA"),
-        ({"cp": 2}, "context parallelism"),
         ({"precision": "nvfp4"}, "nvfp4"),
         ({"gpu": "unknown (not in the log)"}, "unknown GPU"),
         ({"num_gpus": None}, "no GPU count"),

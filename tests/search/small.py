@@ -10,7 +10,7 @@ from linkscale.plan.legality import check
 from linkscale.plan.strategy import Choices, Strategy
 from linkscale.profile import Profile, shipped_profile
 from linkscale.search.axes import Axes
-from linkscale.search.space import Job
+from linkscale.search.job import Job
 from linkscale.topology import Cluster, parse_cluster
 from linkscale.workload import load_architecture
 

@@ -19,7 +19,7 @@ from tests.search.small import MIXED, PROFILE, axes, cluster, every_legal, job
 
 def test_a_batch_equals_its_members_bit_for_bit() -> None:
     """Step time, memory and every part of the breakdown, over a sample of all kinds of choices."""
-    spaces = (axes(*MIXED), wide_axes(12, cluster(), 16, Constraints()))
+    spaces = (axes(*MIXED), wide_axes(job(), cluster(), Constraints()))
     draw, model, compared = random.Random(7), decoder(job().arch), 0
     for group in (g for space in spaces for g in groups(job(), space)):
         if draw.random() > 0.2 and group.batch.choices not in MIXED:

@@ -7,9 +7,10 @@ from linkscale.plan.legality import check
 from linkscale.plan.strategy import Choices, Strategy
 from linkscale.search.axes import default_axes, wide_axes
 from linkscale.search.constraints import Constraints
+from linkscale.search.job import Job
 from linkscale.search.space import Group, groups
 from linkscale.topology import parse_cluster
-from linkscale.workload import decoder
+from linkscale.workload import decoder, load_architecture
 from tests.search.small import MIXED, PROFILE, axes, cluster, every_legal, job
 
 
@@ -52,10 +53,11 @@ def test_sharding_over_all_replicas_has_one_name() -> None:
 
 
 def test_tensor_parallelism_stays_in_the_domain_or_in_eight() -> None:
+    wide = Job(load_architecture("gpt3-175b"), seq_len=2048, global_batch=64)
     for place, most in (("dgx-a100:64", 8), ("gb200-nvl72:576", 72), ("dgx-1-v100:64", 8)):
-        assert max(default_axes(96, parse_cluster(place), 64, Constraints()).tp) == most
+        assert max(default_axes(wide, parse_cluster(place), Constraints()).tp) == most
     small = parse_cluster("dgx-a100:64", scaleup="nvl4")
-    assert max(default_axes(96, small, 64, Constraints()).tp) == 8
+    assert max(default_axes(wide, small, Constraints()).tp) == 8
 
 
 def test_choices_keep_every_row_where_they_mean_something() -> None:
@@ -74,19 +76,19 @@ def test_gpu_counts_use_that_many_gpus() -> None:
 
 def test_fixed_fields_are_kept_by_every_strategy() -> None:
     fixed = {"tp": 2, "pp": 2, "stack": "megatron", "recompute": "full", "sequence_parallel": False, "micro_batch": 2}
-    found = rows(list(groups(job(), default_axes(12, cluster(), 16, Constraints(**fixed)))))  # type: ignore[arg-type]
+    found = rows(list(groups(job(), default_axes(job(), cluster(), Constraints(**fixed)))))  # type: ignore[arg-type]
     assert found
     assert all(getattr(strategy, name) == value for strategy in found for name, value in fixed.items())
 
 
 def test_a_fixed_replica_count_leaves_the_shapes_that_reach_it() -> None:
-    found = rows(list(groups(job(), default_axes(12, cluster(), 16, Constraints(dp=4)))))
+    found = rows(list(groups(job(), default_axes(job(), cluster(), Constraints(dp=4)))))
     assert {s.tp * s.pp for s in found} == {4}
     assert {s.dp for s in found} == {4}
 
 
 def test_wide_axes_vary_every_switch() -> None:
-    table = wide_axes(12, cluster(), 16, Constraints()).table()
+    table = wide_axes(job(), cluster(), Constraints()).table()
     switches = (
         "overlap_grad_reduce",
         "overlap_param_gather",

@@ -17,7 +17,7 @@ from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.network import Network
 from linkscale.topology.groups import GroupGeometry
 
-Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "send_recv"]
+Kind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv"]
 ALGORITHMS = ("none", "ring", "tree", "nvls", "nvls_tree", "p2p")
 
 # A ring or switch reduction needs its chunks in flight before it runs at rate: measured on 8 x A100 (ring) and
@@ -55,7 +55,7 @@ def collective_s(kind: Kind, size_bytes: Number, group: GroupGeometry, net: Netw
         algorithm=np.where(alone, 0.0, algorithm),
         protocol=protocol,
         # Every byte sent is read and every byte received written once; a reduction also reads its own operand.
-        hbm_bytes=moved * (2.0 if kind in ("all_gather", "send_recv") else 3.0),
+        hbm_bytes=moved * (2.0 if kind in ("all_gather", "all_to_all", "send_recv") else 3.0),
         sms=np.where(alone, 0.0, net.channels),
     )
 
@@ -63,6 +63,8 @@ def collective_s(kind: Kind, size_bytes: Number, group: GroupGeometry, net: Netw
 def _candidates(kind: Kind, size: FloatArray, group: GroupGeometry, net: Network) -> list[tuple[str, int, FloatArray]]:
     if kind == "send_recv":
         return [("p2p", 2, _send_recv(size, group, net))]
+    if kind == "all_to_all":
+        return [("p2p", 2, _all_to_all(size, group, net))]
     found = [("ring", p, _ring(kind, size, group, net, p)) for p in _protocols(net)]
     if kind == "all_reduce":
         found += [("tree", p, _tree(size, group, net, p)) for p in _protocols(net)]
@@ -157,6 +159,21 @@ def _nvls_tree(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArr
     rate = np.minimum(_nvls_rate(group, net), crossing)
     time = net.nvls_s + 2.0 * depth * net.nvls_tree_inter_s + _filled(size, rate)
     return np.where((group.domains > 1.0) & (group.per_domain > 1.0), time, np.inf)
+
+
+def _all_to_all(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArray:
+    """Grouped sends and receives of a rank's buffer: what stays in the domain and what leaves it move side by side.
+
+    ``max(size * (g - 1) / n / NVLink, size * (n - g) / n / NIC)`` for g members in a domain, and a message's latency
+    per peer group.
+    """
+    inside = size * (group.per_domain - 1.0) / group.size / max(net.intra_bytes_per_s, 1e-300)
+    outside = size * (group.size - group.per_domain) / group.size
+    crossing = np.where(group.domains > 1.0, outside / max(net.inter_bytes_per_s, 1e-300), 0.0)
+    latency = net.base_ring_s[2] + np.where(
+        group.domains > 1.0, net.ring_inter_s[2] + (group.domains - 1.0) * net.post_overhead_s[2], net.ring_intra_s[2]
+    )
+    return latency + np.maximum(inside, crossing)
 
 
 def _send_recv(size: FloatArray, group: GroupGeometry, net: Network) -> FloatArray:

@@ -12,6 +12,10 @@ from linkscale.hardware.types import Gpu
 from linkscale.plan.strategy import Choices
 from linkscale.profile.values import AttentionCurve, Profile
 
+# Share of kernels that the host still launches one by one. Partial graphs leave out attention with its norm and
+# projections: about a third of a layer's kernels.
+LAUNCHED = {"none": 1.0, "partial": 1.0 / 3.0, "full": 0.0}
+
 
 @dataclass(frozen=True)
 class Device:
@@ -43,7 +47,9 @@ def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
         k_half=profile.gemm_k_half,
         kernel_fixed_s=profile.kernel_fixed_s,
         attention=_attention(choices, profile),
-        op_launch_s=profile.op_launch_s * profile.ops_per_kernel["compiled" if choices.compile else "eager"],
+        op_launch_s=profile.op_launch_s
+        * profile.ops_per_kernel["compiled" if choices.compile else "eager"]
+        * LAUNCHED[choices.cuda_graphs],
         low_precision=choices.precision == "fp8",
         clock=relative_clock(gpu, profile),
         ring_overlap=profile.ring_overlap,

@@ -58,7 +58,7 @@ class AttentionTime(NamedTuple):
 
 
 def fused_attention_s(
-    batch_heads: Number, queries: Number, keys: float, qk_dim: int, v_dim: int, share: float, rate: float,
+    batch_heads: Number, queries: Number, keys: float, qk_dim: int, v_dim: int, share: float, rate: Number,
     backward_ratio: float, dev: Device,
 ) -> AttentionTime:  # fmt: skip
     """Seconds of one fused attention kernel; ``share`` is the part of the score matrix it computes."""

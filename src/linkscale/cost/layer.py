@@ -65,6 +65,11 @@ class OpsCost:
     forward_ops: float = 0.0
     backward_ops: float = 0.0
     attention_forward_s: Number = 0.0
+    attention_backward_s: Number = 0.0
+    kv_bytes: Number = 0.0
+    """Keys and values of this rank's tokens, what context-parallel ranks pass on."""
+    qo_bytes: Number = 0.0
+    """Queries and attention outputs of this rank's tokens."""
     gemm_forward_s: Number = 0.0
     saved_bytes: Number = 0.0
     """Activations kept for backward when nothing is recomputed."""
@@ -81,6 +86,11 @@ class OpsCost:
     def backward_s(self) -> Number:
         """Seconds of the input and weight gradients together."""
         return self.dgrad_s + self.wgrad_s
+
+
+def regathers(choices: Choices) -> float:
+    """How often backward gathers a column-parallel product's input again: what DTensor keeps, Megatron does not."""
+    return 1.0 if choices.sequence_parallel and choices.stack in ("megatron", "deepspeed") else 0.0
 
 
 def ops_cost(ops: Iterable[Op], part: Slice, dev: Device) -> OpsCost:
@@ -124,7 +134,8 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     total.backward_ops += 2 * op.copies
     total.gemm_output_bytes += op.copies * 2.0 * tokens * n
     if op.saves_input:
-        held = part.region_tokens("sequence") * op.k if op.shard != "row" else tokens * k
+        whole = op.shard == "row" or (op.shard == "column" and not regathers(part.choices))
+        held = tokens * k if whole else part.region_tokens("sequence") * op.k
         total.saved_bytes += op.copies * in_bytes * held
     if op.shard == "column" and op.saves_input:
         total.column_dgrad_s.append(dgrad)
@@ -136,6 +147,9 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
     core, score_bytes = _attention_core(op, part, dev)
     total.forward_s += core.forward_s
     total.attention_forward_s += core.forward_s
+    total.attention_backward_s += core.backward_s
+    total.kv_bytes += 2.0 * op.kv_heads * (op.qk_dim + op.v_dim) * part.tokens / part.tp
+    total.qo_bytes += 2.0 * op.heads * (op.qk_dim + op.v_dim) * part.tokens / part.tp
     total.dgrad_s += core.backward_s
     total.forward_ops += core.forward_ops
     total.backward_ops += core.backward_ops
@@ -154,7 +168,9 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
         time = unfused_attention_s(batch_heads, part.queries, part.seq, op.qk_dim, op.v_dim, op.dropout, dev)
         # Probabilities (2 bytes); with dropout also its mask (1) and the dropped probabilities (2).
         return time, (5.0 if op.dropout else 2.0) * batch_heads * part.queries * part.seq
-    rate = attention_rate(dev.attention, part.seq, op.qk_dim, op.causal) * dev.clock
+    # A ring computes on one peer's tokens at a time; gathered or traded keys are met all at once.
+    lengths = part.queries if part.choices.cp_comm == "p2p" else np.full_like(part.queries, part.seq)
+    rate = dev.clock * np.array([attention_rate(dev.attention, float(n), op.qk_dim, op.causal) for n in lengths])
     # A causal mask halves the scores; a window leaves `keys` a query but for the first ones.
     share = 1.0 - keys / (2.0 * part.seq) if op.causal else 1.0
     time = fused_attention_s(

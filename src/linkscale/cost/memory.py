@@ -12,6 +12,7 @@ import numpy as np
 
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits
+from linkscale.cost.optimizer import MASTER_BYTES, UPDATES
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.workload.ops import Gemm
 
@@ -20,9 +21,6 @@ from linkscale.workload.ops import Gemm
 CONTEXT_BYTES = 1.0e9
 COMMUNICATOR_BYTES = 0.4e9
 FRAGMENTATION = 0.05
-# fp32 master weight and two fp32 moments. The fp32 copy of 16-bit gradients lives only in the optimizer step, when
-# activations are gone.
-ADAM_BYTES = 12.0
 # Transformer Engine keeps an 8-bit copy of a layer's weights and its transpose, beside those in 16 bits or, where
 # parameters are gathered in 8 bits, in their place.
 FP8_COPY_BYTES = 2.0
@@ -46,26 +44,30 @@ def state_bytes(layers: Number, edges: Number, unit: Number, shards: Number, cho
     """Bytes of a stage's parameters, held by a group of ``shards`` ranks.
 
     ``layers``, ``edges``: parameters of its layers and of its tables; ``unit``: of the largest unit gathered at once
-    (one layer) where weights are sharded. Adam keeps two fp32 moments; mixed precision an fp32 master copy, which for
-    fully sharded stacks *is* the weight, so that their weights count 4 bytes sharded plus the units in flight.
+    (one layer) where weights are sharded. Mixed precision keeps an fp32 master copy beside the optimizer's moments;
+    for fully sharded stacks the master *is* the weight, so that their weights count 4 bytes sharded plus the units in
+    flight.
     """
     params = layers + edges
     grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
     copied = choices.precision == "fp8" and choices.param_dtype != "fp8"
     weights = 2.0 * params + (FP8_COPY_BYTES * layers if copied else 0.0)
+    # An fp32 copy of 16-bit gradients lives only in the optimizer step, when activations are gone.
+    moments = UPDATES[choices.optimizer].moments_bytes
+    kept = MASTER_BYTES + moments
     match choices.sharding:
         case "none":
-            return StateBytes(weights, grad * params, ADAM_BYTES * params)
+            return StateBytes(weights, grad * params, kept * params)
         case "zero1":
-            return StateBytes(weights, grad * params, ADAM_BYTES * params / shards)
+            return StateBytes(weights, grad * params, kept * params / shards)
         case "zero2":
             held = grad * params if choices.no_sync else grad * params / shards + grad * unit
-            return StateBytes(weights, held, ADAM_BYTES * params / shards)
+            return StateBytes(weights, held, kept * params / shards)
         case "zero3" | "hsdp":
             # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
             gathered = 4.0 * params / shards + 2.0 * param * unit
             whole = grad * params if choices.no_sync else 2.0 * unit
-            return StateBytes(gathered, 4.0 * params / shards + whole, 8.0 * params / shards)
+            return StateBytes(gathered, 4.0 * params / shards + whole, moments * params / shards)
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:

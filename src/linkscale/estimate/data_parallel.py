@@ -51,6 +51,8 @@ class StageWork:
     """What the critical stage offers as cover: device seconds per micro-batch, and what it holds."""
 
     layers: FloatArray
+    width: int
+    """Features of the model, the shorter side of most weights."""
     layer_params: FloatArray
     layer_tensors: float
     edge_params: FloatArray
@@ -94,6 +96,8 @@ def dp_messages(
     match choices.sharding:
         case "zero3" | "hsdp":
             return _fully_sharded(work, groups, choices, net, memory_bytes_per_s)
+        case "zero2" if choices.stack in ("fsdp1", "fsdp2"):
+            return _fully_sharded(work, groups, choices, net, memory_bytes_per_s)
         case "none":
             return [_gradients("all_reduce", work, groups, bucket_bytes, choices, net)]
         case "zero1" | "zero2":
@@ -113,16 +117,11 @@ def _gradients(
 
 
 def _parameters(work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: Choices, net: Network) -> Message:
-    """Parameters of a distributed optimizer are gathered behind the next step's first forward, but for one bucket.
-
-    FSDP that does not reshard after forward frees them after backward: it gathers for every micro-batch, unless
-    no_sync keeps them (torch, distributed/fsdp/_runtime_utils.py).
-    """
+    """Parameters of a distributed optimizer are gathered behind the next step's first forward, but for one bucket."""
     return _bucketed(
         "parameters", "all_gather", DTYPE_BYTES[choices.param_dtype],
         _bucket_params(work, groups, bucket_bytes, choices), work, groups.shard, net,
-        layer_s=work.layer_forward_s if choices.overlap_param_gather else None,
-        every=choices.stack in ("fsdp1", "fsdp2") and not choices.no_sync,
+        layer_s=work.layer_forward_s if choices.overlap_param_gather else None, every=False,
     )  # fmt: skip
 
 
@@ -196,7 +195,8 @@ def _fully_sharded(
 
     Exposed: the first gather (the edge unit and the first layer), what a layer's exchange exceeds a layer's compute,
     the last reduction, and the copies between a layer's tensors and the exchanged buffer. Under HSDP the shards are
-    also all-reduced over the replicas, behind the same backward.
+    also all-reduced over the replicas, behind the same backward. ZeRO-2 of these stacks (``reshard_after_forward``
+    off) keeps a layer whole from forward to backward; the edge unit is kept so in any case.
     """
     grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
     # DeepSpeed exchanges parameter by parameter, FSDP a layer at once.
@@ -207,32 +207,49 @@ def _fully_sharded(
     gather_edge = _exchange("all_gather", work.edge_params * param, 1.0, shard, net)
     reduce_edge = _exchange("reduce_scatter", work.edge_params * grad, 1.0, shard, net)
     across = _exchange("all_reduce", work.layer_params * grad / shard.size, 1.0, replica, net)
+    across_edge = _exchange("all_reduce", work.edge_params * grad / shard.size, 1.0, replica, net)
 
-    reducing = np.ones_like(micro) if choices.no_sync else micro
-    others, reduced = micro * (layers - 1.0), reducing * (layers - 1.0)
-    backward = gather.time_s + reduce.time_s + across.time_s
+    forward, backward, reducing = _times(work, choices)
+    others, reduced = layers - 1.0, reducing * (layers - 1.0)
+    again = np.where(backward > 0, 1.0, 0.0)
+    exchanges = again * gather.time_s + reduce.time_s + across.time_s
     late_forward = _late(gather.time_s, work.layer_forward_s, choices.overlap_param_gather)
-    late = _late(backward, work.layer_backward_s, choices.overlap_grad_reduce)
+    late = _late(exchanges, work.layer_backward_s, choices.overlap_grad_reduce)
     # What backward cannot hide is charged in the order it queues: the gather, the reduction, the replicas.
-    late_gather = np.minimum(late, gather.time_s)
+    late_gather = again * np.minimum(late, gather.time_s)
     late_reduce = np.minimum(late - late_gather, reduce.time_s)
     late_across = late - late_gather - late_reduce
 
     def exposed(first: FloatArray, late_s: FloatArray, whole_s: FloatArray) -> FloatArray:
         return first + late_s + _slowdown(whole_s - late_s, gather.one, net)
 
-    copied = micro * layers * work.layer_params / memory_bytes_per_s
-    unpack, pack = copied * (4.0 * param), copied * (2.0 * grad)
-    gathers = exposed(micro * gather.time_s, others * (late_forward + late_gather), others * (2.0 * gather.time_s))
+    copied = layers * work.layer_params / memory_bytes_per_s
+    unpack, pack = copied * (forward + backward) * (2.0 * param), copied * micro * (2.0 * grad)
+    late_gathers = others * (forward * late_forward + backward * late_gather)
+    gathers = exposed(forward * gather.time_s, late_gathers, others * (forward + backward) * gather.time_s)
     reductions = exposed(reducing * reduce.time_s, reduced * late_reduce, reduced * reduce.time_s)
     replicas = exposed(reducing * across.time_s, reduced * late_across, reduced * across.time_s)
     return [
-        _message("parameters", "all_gather", gather, 2.0 * layers * micro, shard, gathers, unpack),
-        _message("edge parameters", "all_gather", gather_edge, micro, shard, micro * gather_edge.time_s),
+        _message("parameters", "all_gather", gather, layers * (forward + backward), shard, gathers, unpack),
+        _message("edge parameters", "all_gather", gather_edge, forward, shard, forward * gather_edge.time_s),
         _message("gradients", "reduce_scatter", reduce, layers * reducing, shard, reductions, pack),
         _message("edge gradients", "reduce_scatter", reduce_edge, reducing, shard, reducing * reduce_edge.time_s),
         _message("gradient shards", "all_reduce", across, layers * reducing, replica, replicas),
+        _message("edge shards", "all_reduce", across_edge, reducing, replica, reducing * across_edge.time_s),
     ]
+
+
+def _times(work: StageWork, choices: Choices) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How often a layer is gathered forward, gathered backward, and reduced.
+
+    PyTorch's pipeline stages reduce after their last backward only, and until then leave whole what backward has
+    gathered: whatever the schedule, a layer is gathered once more than there are micro-batches.
+    """
+    micro, torch = work.micro_batches, choices.stack in ("fsdp1", "fsdp2")
+    once = np.ones_like(micro)
+    forward = np.where(work.pp > 1, once, micro) if torch else micro
+    kept = torch and choices.sharding == "zero2"
+    return forward, np.zeros_like(micro) if kept else micro, once if choices.no_sync else forward
 
 
 def _late(exchange_s: FloatArray, cover_s: FloatArray, overlap: bool) -> FloatArray:

@@ -74,8 +74,10 @@ def _stage(
     groups: DpGroups, choices: Choices,
 ) -> MemoryBytes:  # fmt: skip
     shards = np.where(choices.sharding == "none", 1.0, groups.shard.size)
-    edges = unit.edge_params(embedding, head)
-    state = state_bytes(count * unit.layer_params, edges, unit.layer_params, shards, choices)
+    # Under DualPipe every GPU holds a stage from each end of the pipeline.
+    copies = 2.0 if choices.schedule == "dualpipe" else 1.0
+    held, edges = copies * count * unit.layer_params, copies * unit.edge_params(embedding, head)
+    state = state_bytes(held, edges, unit.layer_params, shards, choices)
     chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule)
     kept = _kept_bytes(unit, n, count, chunks, choices)
     # One layer's working set: its gradient and the recomputed activations are live together.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from linkscale.cost.collectives import CollectiveTime, Kind, collective_s
 from linkscale.cost.kernels import FloatArray
+from linkscale.cost.layer import regathers
 from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.numbers import Numbers
 from linkscale.estimate.stages import Stage
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, unrepeated
 from linkscale.estimate.units import Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
@@ -22,11 +26,12 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     """Activations and their gradients to the neighbouring stages.
 
     A message is the boundary tensor, 1/tp of it per rank: sequence parallelism holds it so, and without it Megatron
-    scatters it and gathers it again behind the link (Narayanan et al. 2021, section 4.1). Interleaving sends it vpp
-    times as often. Without overlap every micro-batch waits for one message each way; with it (interleaved
-    schedules only) warm-up and cool-down still do, pp - 1 times each way.
+    scatters it and gathers it again behind the link (Narayanan et al. 2021, section 4.1), where other stacks send it
+    whole. Interleaving sends it vpp times as often. Without overlap every micro-batch waits for one message each way;
+    with it (interleaved schedules only) warm-up and cool-down still do, pp - 1 times each way.
     """
-    size = unit.exchange.size_bytes / n.tp
+    scattered = choices.sequence_parallel or choices.stack == "megatron"
+    size = unit.exchange.size_bytes / (n.tp if scattered else 1.0)
     # Stages wait for the slowest link between any two: that over a domain's border, where they span several.
     apart = n.tp * n.cp * n.dp
     apart = np.where(n.pp * apart > net.domain_gpus, np.maximum(apart, net.domain_gpus), apart)
@@ -36,7 +41,7 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     waited = np.where(blocking(n, choices) > 0, count, np.minimum(count, 2.0 * (n.pp - 1.0)))
     one = collective_s("send_recv", size, neighbours, net)
     sent = Message("pp", "activations and gradients", "send_recv", size, count, one, neighbours, waited * one.time_s)
-    if choices.sequence_parallel:
+    if choices.sequence_parallel or not scattered:
         return [sent]
     tensor = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
     whole = unit.exchange.size_bytes
@@ -79,22 +84,55 @@ def norm_message(n: Numbers, net: Network) -> Message:
 
 def tp_messages(unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Network) -> list[Message]:
     """The exchanges of the slowest stage, embedding's and head's included; together they expose the breakdown's tp."""
-    exchange, exposed = unit.exchange, n.micro_batches * stage.tp_s
+    exchange = unit.exchange
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    again = np.where(unit.layer.tp_recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
-    calls, edges = n.micro_batches * stage.layers * exchange.sites, n.micro_batches * (stage.embedding + stage.head)
-    reductions = calls * (2.0 + again) + edges
-    if not choices.sequence_parallel:
-        whole = exchange.reduce
-        return [Message("tp", "activations", "all_reduce", exchange.size_bytes, reductions, whole, group, exposed)]
-    gathers = reductions + calls  # inputs are gathered again for the weight gradient
-    gather_s, reduce_s = gathers * exchange.gather.time_s, reductions * exchange.reduce.time_s
-    part = gather_s / np.maximum(gather_s + reduce_s, 1e-300)
-
-    def row(kind: Kind, count: FloatArray, one: CollectiveTime, share: FloatArray) -> Message:
-        return Message("tp", "activations", kind, exchange.size_bytes, count, one, group, exposed * share)
-
-    return [
-        row("all_gather", gathers, exchange.gather, part),
-        row("reduce_scatter", reductions, exchange.reduce, 1.0 - part),
+    forward, repeated, ended, kept = _tp_calls(unit, n, stage, choices)
+    loss = stage.head * LOSS_SUMS * exchange.loss.time_s
+    sums = Message(
+        "tp", "loss", "all_reduce", exchange.loss_bytes, n.micro_batches * stage.head * LOSS_SUMS, exchange.loss, group,
+        n.micro_batches * loss,
+    )  # fmt: skip
+    kinds: list[tuple[Kind, FloatArray, CollectiveTime]] = [
+        ("all_reduce", 2.0 * forward + repeated - ended, exchange.reduce)
     ]
+    if choices.sequence_parallel:
+        kinds = [
+            ("all_gather", 2.0 * forward + repeated + kept, exchange.gather),
+            ("reduce_scatter", 2.0 * forward + repeated - ended, exchange.reduce),
+        ]
+    rows = [
+        Message("tp", "activations", kind, exchange.size_bytes, n.micro_batches * count, one, group, loss)
+        for kind, count, one in kinds
+    ]
+    return [*_shared(rows, n.micro_batches * (stage.tp_s - loss)), sums]
+
+
+def _tp_calls(unit: Units, n: Numbers, stage: Stage, choices: Choices) -> tuple[FloatArray, ...]:
+    """Exchanges per micro-batch: of one direction, repeated by recomputation, left out of it, of inputs again."""
+    exchange, halves = unit.exchange, stage.embedding + stage.head
+    again = np.where(unit.layer.tp.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
+    # Embedding and head are one pair together: without sequence parallelism one exchange, with it two, each way.
+    forward = stage.layers * exchange.sites + halves / 2.0
+    inputs = stage.layers * exchange.sites + stage.head
+    repeated = again * stage.layers
+    return forward, repeated * exchange.sites, repeated * unrepeated(choices), regathers(choices) * inputs
+
+
+def _shared(rows: list[Message], exposed_s: FloatArray) -> list[Message]:
+    """Share exposed seconds among messages by how long they take."""
+    total: FloatArray = np.full_like(exposed_s, 1e-300)
+    for row in rows:
+        total = total + row.time_s
+    return [replace(row, exposed_s=exposed_s * (row.time_s / total)) for row in rows]
+
+
+def cp_messages(unit: Units, n: Numbers, stage: Stage, net: Network) -> list[Message]:
+    """Exchanges between context-parallel ranks on the slowest stage."""
+    group = group_geometry(n.cp, n.tp, net.domain_gpus)
+    again = np.where(unit.layer.cp.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
+    layers, none = n.micro_batches * stage.layers, np.zeros_like(n.cp)
+    rows = [
+        Message("cp", c.what, c.kind, c.size_bytes, layers * times, c.one, group, none)
+        for c, times in ((c, (1.0 + again) * c.forward + c.backward) for c in unit.context.calls)
+    ]
+    return _shared(rows, n.micro_batches * stage.cp_s)

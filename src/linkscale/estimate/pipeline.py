@@ -1,7 +1,10 @@
 """Pipeline stages in closed form: layers per stage, micro-batches in flight, bubble.
 
 1F1B: ``step = m * t_max + (sum of the other stages) / vpp`` for per-micro-batch stage times t (forward and backward);
-with equal stages the bubble is (pp - 1) / (vpp * m) of the ideal time (Narayanan et al. 2021, section 2.2).
+with equal stages the bubble is (pp - 1) / (vpp * m) of the ideal time (Narayanan et al. 2021, section 2.2). Schedules
+that run weight gradients W apart from the rest of backward fill bubbles with them (Qi et al. 2023; DeepSeek-V3 report,
+table 2): ZB-H1 ``(pp - 1)(F + B - 2W)`` and DualPipe ``(pp / 2 - 1)(2F + 2B - 3W - F)`` of a stage, B the whole
+backward; ZB-V leaves ``(pp - 1)(F + B - 3W)``, nothing where the three parts take equal time.
 """
 
 from __future__ import annotations
@@ -40,6 +43,27 @@ def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray) -> StageLayers:
     return StageLayers(first, middle, last, np.where(pp > 2, layers - first - last, 0.0))
 
 
+def bubble_s(
+    others_s: FloatArray, forward_s: FloatArray, wgrad_s: FloatArray, pp: FloatArray, vpp: FloatArray, schedule: str
+) -> FloatArray:
+    """Idle seconds while a pipeline fills and drains.
+
+    ``others_s``: forward and backward of all stages but the slowest, per micro-batch; ``forward_s`` and ``wgrad_s``:
+    the parts of it that are forward and weight gradients.
+    """
+    match schedule:
+        case "zb-h1":
+            return np.maximum(0.0, others_s - 2.0 * wgrad_s)
+        case "zb-v":
+            return np.maximum(0.0, others_s - 3.0 * wgrad_s)
+        case "dualpipe":
+            stages = np.maximum(pp - 1.0, 1.0)
+            one = 2.0 * others_s - forward_s - 3.0 * wgrad_s  # F&B + B - 3W, summed over the other stages
+            return np.maximum(0.0, (pp / 2.0 - 1.0) * one / stages)
+        case _:
+            return others_s / vpp
+
+
 def chunks_in_flight(
     pp: FloatArray, vpp: FloatArray, micro_batches: FloatArray, stage: FloatArray, schedule: str
 ) -> FloatArray:
@@ -47,9 +71,14 @@ def chunks_in_flight(
 
     1F1B holds ``pp - stage`` micro-batches; interleaved warms up with ``2 (pp - stage - 1) + (vpp - 1) pp`` chunks
     and runs one more, or warms up with everything when there are only ``pp`` micro-batches (Megatron-LM,
-    core/pipeline_parallel/schedules.py); GPipe holds all.
+    core/pipeline_parallel/schedules.py); GPipe holds all. ZB-H1 holds what 1F1B does; ZB-V two chunks of each of
+    ``pp`` micro-batches on every stage, DualPipe ``pp + 1`` micro-batches.
     """
     everything = micro_batches * vpp
+    if schedule == "zb-v":
+        return np.minimum(everything, 2.0 * pp)
+    if schedule == "dualpipe":
+        return np.minimum(everything, pp + 1.0)
     if schedule == "gpipe":
         return everything
     plain = pp - stage

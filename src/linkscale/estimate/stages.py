@@ -23,12 +23,14 @@ class Stage:
     recompute_s: FloatArray
     tp_s: FloatArray
     """Tensor-parallel communication, the exposed part."""
+    cp_s: FloatArray
+    """Context-parallel communication, the exposed part."""
     host_s: FloatArray
 
     @property
     def total_s(self) -> FloatArray:
         """Seconds of one micro-batch, forward and backward."""
-        return self.compute_s + self.recompute_s + self.tp_s + self.host_s
+        return self.compute_s + self.recompute_s + self.tp_s + self.cp_s + self.host_s
 
     @property
     def busy_s(self) -> FloatArray:
@@ -38,10 +40,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Stages:
-    """The slowest stage; the seconds of all the others together; the computation of the stage with most of it."""
+    """The slowest stage; the seconds of all the others together; the computation of the stage with most of it.
+
+    ``others_forward_s`` and ``others_wgrad_s``: what of the others is forward, and weight gradients, of their layers.
+    """
 
     slowest: Stage
     others_s: FloatArray
+    others_forward_s: FloatArray
+    others_wgrad_s: FloatArray
     busiest_s: FloatArray
 
 
@@ -56,7 +63,11 @@ def stages(unit: Units, n: Numbers, layers: StageLayers) -> Stages:
     between = middle.total_s * (layers.between / layers.middle)
     everything = np.where(n.pp == 1, first.total_s, first.total_s + last.total_s + between)
     busiest = np.maximum(np.maximum(first.busy_s, last.busy_s), middle.busy_s)
-    return Stages(slowest, everything - slowest.total_s, busiest)
+    held = layers.first + layers.last + layers.between
+    others = np.where(n.pp == 1, 0.0, held - slowest.layers)
+    return Stages(
+        slowest, everything - slowest.total_s, others * unit.layer.forward_s, others * unit.layer.wgrad_s, busiest
+    )
 
 
 def _slower(one: Stage, other: Stage) -> Stage:
@@ -71,7 +82,7 @@ def _stage(unit: Units, n: Numbers, layers: FloatArray, embedding: FloatArray, h
         return np.asarray(embedding * getattr(unit.embedding, take) + head * getattr(unit.head, take))
 
     compute = layers * (layer.forward_s + layer.backward_s) + edges("forward_s") + edges("backward_s")
-    tp = layers * (layer.tp_forward_s + layer.tp_backward_s + share * layer.tp_recompute_s)
-    tp = tp + edges("tp_forward_s") + edges("tp_backward_s")
+    tp = layers * layer.tp.total(share) + embedding * unit.embedding.tp.total(0.0) + head * unit.head.tp.total(0.0)
     host = layers * layer.late(share) + embedding * unit.embedding.late() + head * unit.head.late()
-    return Stage(layers, embedding, head, compute, layers * share * layer.recompute_s, tp, host)
+    recompute = layers * share * layer.recompute_s
+    return Stage(layers, embedding, head, compute, recompute, tp, layers * layer.cp.total(share), host)

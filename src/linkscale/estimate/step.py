@@ -20,13 +20,14 @@ from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_gr
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
 from linkscale.estimate.messages import (
     blocking,
+    cp_messages,
     embedding_messages,
     norm_message,
     pipeline_messages,
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
-from linkscale.estimate.pipeline import stage_layers
+from linkscale.estimate.pipeline import bubble_s, stage_layers
 from linkscale.estimate.stages import Stages, stages
 from linkscale.estimate.units import Units, units
 from linkscale.plan.strategy import Choices, StrategyBatch
@@ -79,7 +80,8 @@ def evaluate(
     work = _first_stage(unit, n, layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    messages = [*tp_messages(unit, n, stage.slowest, choices, net), *p2p, *exchange]
+    inner = [*tp_messages(unit, n, stage.slowest, choices, net), *cp_messages(unit, n, stage.slowest, net)]
+    messages = [*inner, *p2p, *exchange]
     breakdown = _breakdown(n, stage, p2p, exchange, groups, work, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
     step = np.zeros_like(n.tp)
@@ -100,7 +102,8 @@ def _units(
     def price(rows: npt.NDArray[np.intp]) -> Units:
         tp, cp, micro = (np.asarray(c[rows], dtype=np.float64) for c in (batch.tp, batch.cp, batch.micro_batch))
         part = Slice(tp, micro, seq / cp, seq, choices)
-        return units(decoder, part, group_geometry(tp, np.ones_like(tp), net.domain_gpus), dev, head_dev, net)
+        tensor = group_geometry(tp, np.ones_like(tp), net.domain_gpus)
+        return units(decoder, part, tensor, group_geometry(cp, tp, net.domain_gpus), dev, head_dev, net)
 
     return over_distinct(price, distinct(batch.tp, batch.cp, batch.micro_batch))
 
@@ -116,12 +119,13 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
     hidden = (1.0 - inside) * unit.exchange.hidden_s
     return StageWork(
         layers=layers,
+        width=unit.width,
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
         edge_params=unit.edge_params(np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)),
-        layer_forward_s=forward + inside * layer.tp_forward_s,
+        layer_forward_s=forward + inside * layer.tp.forward_s,
         layer_backward_s=np.maximum(
-            0.0, backward + inside * (layer.tp_backward_s + share * layer.tp_recompute_s) - hidden
+            0.0, backward + inside * (layer.tp.backward_s + share * layer.tp.recompute_s) - hidden
         ),
         micro_batches=n.micro_batches,
         pp=n.pp,
@@ -140,15 +144,17 @@ def _breakdown(
     for message in p2p:
         pp = pp + message.exposed_s
     shards = groups.shard.size
-    update = optimizer_s(work.params, shards, dev, choices)
+    update = optimizer_s(work.params, shards, float(work.width), dev, choices)
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
-    bubble = stage.others_s / n.vpp + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
+    others = stage.others_s, stage.others_forward_s, stage.others_wgrad_s
+    idle = bubble_s(*others, n.pp, n.vpp, choices.schedule)
+    bubble = idle + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
     wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stage.busiest_s + bubble)
     return {
         "compute": n.micro_batches * stage.slowest.compute_s,
         "recompute": n.micro_batches * stage.slowest.recompute_s,
         "tp": n.micro_batches * stage.slowest.tp_s,
-        "cp": none,
+        "cp": n.micro_batches * stage.slowest.cp_s,
         "ep": none,
         "pp": pp,
         "dp": dp,

@@ -1,8 +1,10 @@
 """Tensor-parallel exchanges of one layer: what there is, and what stays exposed under each way of hiding it.
 
 With sequence parallelism a layer gathers before each column-parallel product and scatters after each
-row-parallel one, forward and backward, and gathers the input again for the weight gradient; without it, it
-all-reduces once per pair and direction. ``async`` (Megatron): backward, the input's regathering hides behind the
+row-parallel one, forward and backward; Megatron gathers the input again for the weight gradient, where PyTorch's
+DTensor keeps it whole. Without sequence parallelism a layer all-reduces once per pair and direction. The embedding
+and the head are cut like half a layer each, and the loss over a split vocabulary sums three numbers a token (maximum,
+sum of exponentials, the target's logit). ``async`` (Megatron): backward, the input's regathering hides behind the
 input gradient's product, and the input gradient's reduction behind the weight gradient's. ``ring``: each exchange is
 cut into tp pieces pipelined with its own product. (Korthikanti et al. 2022, section 4.2.2; Megatron-LM,
 core/tensor_parallel/layers.py.)
@@ -16,9 +18,17 @@ import numpy as np
 
 from linkscale.cost.collectives import CollectiveTime, collective_s
 from linkscale.cost.kernels import FloatArray, Number
-from linkscale.cost.layer import OpsCost, Slice
+from linkscale.cost.layer import OpsCost, Slice, regathers
 from linkscale.cost.network import Network
+from linkscale.plan.strategy import Choices
 from linkscale.topology.groups import GroupGeometry
+
+LOSS_SUMS = 3.0
+
+
+def unrepeated(choices: Choices) -> float:
+    """Reductions of a layer that recomputation leaves out: PyTorch stops at the last tensor that backward needs."""
+    return 1.0 if choices.stack in ("fsdp1", "fsdp2") else 0.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,8 @@ class TpExchange:
     forward_s: FloatArray
     backward_s: FloatArray
     hidden_s: FloatArray
+    loss: CollectiveTime
+    loss_bytes: FloatArray
 
 
 def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network, ring_overlap: float) -> TpExchange:
@@ -50,12 +62,13 @@ def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network, 
         _hidden_forward(cost, part, forward, ring_overlap),
         _hidden_backward(cost, part, gather, reduce, backward, ring_overlap),
     )
-    if part.choices.sequence_parallel:  # the regathering of inputs
-        backward = backward + sites * gather.time_s
+    backward = backward + regathers(part.choices) * sites * gather.time_s
     # A hidden collective still takes multiprocessors from the product that hides it.
     covered = 1.0 - np.maximum(gather.sms, reduce.sms) / net.sm_count
     forward, backward = forward - covered * hidden[0], backward - covered * hidden[1]
-    return TpExchange(size, gather, reduce, sites, forward, backward, hidden[0] + hidden[1])
+    numbers = 4.0 * part.tokens
+    loss = collective_s("all_reduce", numbers, group, net)
+    return TpExchange(size, gather, reduce, sites, forward, backward, hidden[0] + hidden[1], loss, numbers)
 
 
 def _hidden_forward(cost: OpsCost, part: Slice, total: FloatArray, ring_overlap: float) -> FloatArray:
@@ -75,5 +88,5 @@ def _hidden_backward(
         if part.choices.sequence_parallel:
             # Ring: also the gradient's gathering before the row-parallel product, in pieces; one product covers once.
             pieces = 1.0 - 1.0 / part.tp if part.choices.tp_overlap == "ring" else 0.0
-            hidden = hidden + np.minimum(gather.time_s * (1.0 + pieces), dgrad)
+            hidden = hidden + np.minimum(gather.time_s * (regathers(part.choices) + pieces), dgrad)
     return np.asarray(hidden)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from msgspec.structs import replace
 
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
-from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost
+from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
 from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
 from linkscale.cost.params import local_params, parameter_tensors
-from linkscale.estimate.tensor_parallel import TpExchange, tp_exchange
+from linkscale.estimate.context_parallel import CpExchange, cp_exchange
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, tp_exchange, unrepeated
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
 
@@ -27,15 +28,29 @@ RELAUNCHED = {"none": 0.0, "selective": 0.25, "full": 1.0}
 
 
 @dataclass(frozen=True)
+class Exposed:
+    """Exposed seconds of one kind of exchange: forward, backward, and what recomputation repeats of the forward."""
+
+    forward_s: FloatArray
+    backward_s: FloatArray
+    recompute_s: FloatArray
+
+    def total(self, share: Number) -> FloatArray:
+        """Return all of it, with a share of the forward repeated."""
+        return self.forward_s + self.backward_s + share * self.recompute_s
+
+
+@dataclass(frozen=True)
 class UnitTime:
     """Seconds of one micro-batch through one unit, by cause."""
 
     forward_s: FloatArray
     backward_s: FloatArray
+    wgrad_s: FloatArray
+    """The part of backward that weight gradients take."""
     recompute_s: FloatArray
-    tp_forward_s: FloatArray
-    tp_backward_s: FloatArray
-    tp_recompute_s: FloatArray
+    tp: Exposed
+    cp: Exposed
     launch_forward_s: FloatArray
     launch_backward_s: FloatArray
     launch_recompute_s: FloatArray
@@ -43,11 +58,14 @@ class UnitTime:
 
     def late_forward(self) -> FloatArray:
         """Return the seconds for which the device waits to be told what to do, forward."""
-        return np.maximum(0.0, self.launch_forward_s - (self.forward_s + self.tp_forward_s))
+        busy = self.forward_s + self.tp.forward_s + self.cp.forward_s
+        return np.maximum(0.0, self.launch_forward_s - busy)
 
     def late_backward(self, share: Number = 0.0) -> FloatArray:
         """Return the same for backward, with a share of the forward repeated."""
-        busy = self.backward_s + self.tp_backward_s + share * (self.recompute_s + self.tp_recompute_s)
+        busy = self.backward_s + share * self.recompute_s
+        for exposed in (self.tp, self.cp):
+            busy = busy + exposed.backward_s + share * exposed.recompute_s
         return np.maximum(0.0, self.launch_backward_s + share * self.launch_recompute_s - busy)
 
     def late(self, share: Number = 0.0) -> FloatArray:
@@ -63,6 +81,8 @@ class Units:
     embedding: UnitTime
     head: UnitTime
     exchange: TpExchange
+    context: CpExchange
+    width: int
     layer_params: FloatArray
     layer_tensors: float
     embedding_params: FloatArray
@@ -83,12 +103,16 @@ class Units:
         return embedding * self.embedding_params + head * self.head_params - embedding * head * self.tied_params
 
 
-def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head_dev: Device, net: Network) -> Units:
+def units(
+    decoder: Decoder, part: Slice, tensor: GroupGeometry, context: GroupGeometry, dev: Device, head_dev: Device,
+    net: Network,
+) -> Units:  # fmt: skip
     """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
     total, stack = float(sum(g.count for g in decoder.groups)), part.choices.stack
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
-    exchanges = [tp_exchange(c, part, group, net, dev.ring_overlap) for _, c in costs]
-    times = [_layer_time(c, part, x, dev) for (_, c), x in zip(costs, exchanges, strict=True)]
+    exchanges = [tp_exchange(c, part, tensor, net, dev.ring_overlap) for _, c in costs]
+    contexts = [cp_exchange(c, context.size, context, net, part.choices) for _, c in costs]
+    times = [_layer_time(c, part, x, y, dev) for (_, c), x, y in zip(costs, exchanges, contexts, strict=True)]
     weights = [w for w, _ in costs]
     hidden = costs[0][1].width
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
@@ -99,6 +123,8 @@ def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head
         embedding=_edge_time(embedding, part, exchanges[0], dev, embedding=True),
         head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, embedding=False),
         exchange=exchanges[0],
+        context=contexts[0],
+        width=hidden,
         layer_params=_mean(weights, params),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
         embedding_params=local_params(decoder.embeddings, part.tp, stack),
@@ -115,36 +141,57 @@ def _mean(weights: list[float], values: list[FloatArray]) -> FloatArray:
     return np.asarray(sum(w * v for w, v in zip(weights, values, strict=True)))
 
 
+def _mean_exposed(weights: list[float], exposed: list[Exposed]) -> Exposed:
+    return Exposed(*(_mean(weights, [getattr(e, f.name) for e in exposed]) for f in fields(Exposed)))
+
+
 def _mean_time(weights: list[float], times: list[UnitTime]) -> UnitTime:
-    names = UnitTime.__dataclass_fields__
-    return UnitTime(**{n: _mean(weights, [getattr(t, n) for t in times]) for n in names})
+    """Average field by field, exchanges inside times included."""
+
+    def mean(name: str) -> FloatArray:
+        return _mean(weights, [getattr(t, name) for t in times])
+
+    return UnitTime(
+        mean("forward_s"), mean("backward_s"), mean("wgrad_s"), mean("recompute_s"),
+        _mean_exposed(weights, [t.tp for t in times]), _mean_exposed(weights, [t.cp for t in times]),
+        mean("launch_forward_s"), mean("launch_backward_s"), mean("launch_recompute_s"),
+    )  # fmt: skip
 
 
-def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device) -> UnitTime:
-    recompute, again = _recomputed(cost, part, exchange)
-    forward, backward = np.asarray(cost.forward_s), np.asarray(cost.backward_s)
-    calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0)
+def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, context: CpExchange, dev: Device) -> UnitTime:
+    none = np.zeros_like(part.tp)
+    forward, backward = cost.forward_s + none, cost.backward_s + none
+    calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0) + context.calls_forward
     launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
     launch_backward = (cost.backward_ops * BACKWARD_LAUNCH + calls) * dev.op_launch_s
+    again = 1.0 if part.choices.recompute == "full" else 0.0
+    left_out = unrepeated(part.choices) * np.minimum(exchange.reduce.time_s, exchange.forward_s)
     return UnitTime(
-        forward, backward, recompute, exchange.forward_s, exchange.backward_s, again,
+        forward, backward, cost.wgrad_s + none, _recomputed(cost, part) + none,
+        Exposed(exchange.forward_s, exchange.backward_s, again * (exchange.forward_s - left_out)),
+        Exposed(context.forward_s, context.backward_s, _attends_again(part) * context.forward_s),
         launch_forward, launch_backward, RELAUNCHED[part.choices.recompute] * launch_forward,
     )  # fmt: skip
 
 
-def _recomputed(cost: OpsCost, part: Slice, exchange: TpExchange) -> tuple[FloatArray, FloatArray]:
-    """Seconds of recomputation and of the exchanges it repeats, before ``recompute_layers`` scales them."""
-    none = np.zeros_like(part.tp)
+def _attends_again(part: Slice) -> float:
+    """Whether recomputation runs attention, and with it the exchange of keys and values, a second time."""
+    kind, megatron = part.choices.recompute, part.choices.stack == "megatron"
+    return 1.0 if kind == "full" or (kind == "selective" and megatron) else 0.0
+
+
+def _recomputed(cost: OpsCost, part: Slice) -> Number:
+    """Seconds of recomputation, before ``recompute_layers`` scales them."""
     match part.choices.recompute:
         case "none":
-            return none, none
+            return 0.0
         case "full":
-            return np.asarray(cost.forward_s) + none, exchange.forward_s
+            return cost.forward_s
         case "selective" if part.choices.stack == "megatron":
-            return np.asarray(cost.attention_forward_s) + none, none
+            return cost.attention_forward_s
         case "selective":
             streaming = cost.forward_s - cost.gemm_forward_s - cost.attention_forward_s
-            return np.asarray(streaming + REPEATED_PRODUCTS * cost.gemm_forward_s) + none, none
+            return streaming + REPEATED_PRODUCTS * cost.gemm_forward_s
 
 
 def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
@@ -157,12 +204,16 @@ def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
 
 
 def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *, embedding: bool) -> UnitTime:
-    """Embedding or head: the lookup is reduced, the head's input gathered; backward the other way round."""
+    """Embedding: the lookup is reduced; head: its input gathered and its loss summed; backward the other way round."""
     none = np.zeros_like(part.tp)
-    reduction = exchange.reduce.time_s
-    gathering = exchange.gather.time_s if part.choices.sequence_parallel else none
-    forward, backward = (reduction, gathering) if embedding else (gathering, reduction)
+    gather = exchange.gather.time_s if part.choices.sequence_parallel else none
+    if embedding:
+        tp = Exposed(exchange.reduce.time_s, gather, none)
+    else:
+        loss = LOSS_SUMS * exchange.loss.time_s
+        tp = Exposed(gather + loss, exchange.reduce.time_s + regathers(part.choices) * gather, none)
     return UnitTime(
-        np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, none, forward, backward, none,
+        np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, cost.wgrad_s + none, none,
+        tp, Exposed(none, none, none),
         cost.forward_ops * dev.op_launch_s + none, cost.backward_ops * dev.op_launch_s + none, none,
     )  # fmt: skip

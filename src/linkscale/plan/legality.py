@@ -108,6 +108,22 @@ def _kv_heads_not(job: Job, s: Strategy) -> str:
     return f"kv_heads = {kv} and tp = {s.tp}: neither divides the other; use a tp that divides {kv} or a multiple of it"
 
 
+def _context(job: Job, b: StrategyBatch) -> BoolArray:
+    # Ring and gathering balance causal work with two chunks a rank; trading tokens for heads needs heads to trade.
+    if b.choices.cp_comm == "a2a":
+        return np.asarray((b.cp == 1) | (job.arch.kv_heads % (b.cp * b.tp) == 0))
+    return np.asarray((b.cp == 1) | (job.seq_len % (2 * b.cp) == 0))
+
+
+def _context_not(job: Job, s: Strategy) -> str:
+    if s.cp_comm == "a2a":
+        return (
+            f"cp_comm a2a trades heads: {job.arch.kv_heads} key-value heads do not divide by cp*tp = {s.cp}*{s.tp}; "
+            "use a smaller cp, or cp_comm p2p"
+        )
+    return f"seq_len = {job.seq_len} does not divide by 2*cp = {2 * s.cp}, two chunks a rank; use another cp"
+
+
 def _sequence(job: Job, b: StrategyBatch) -> BoolArray | bool:
     return np.asarray(job.seq_len % (b.cp * b.tp) == 0) if b.choices.sequence_parallel else True
 
@@ -202,6 +218,33 @@ def _supported_not(job: Job, s: Strategy) -> str:
     return f"stack {s.stack} has no sharding {s.sharding!r}; it has {', '.join(SHARDINGS[s.stack])}"
 
 
+def _schedule(job: Job, b: StrategyBatch) -> BoolArray | bool:
+    """GPipe, ZB-H1 and DualPipe hold one chunk a stage, ZB-V two; DualPipe feeds both ends of an even pipeline."""
+    alone = np.asarray(b.pp == 1)
+    match b.choices.schedule:
+        case "gpipe" | "zb-h1":
+            return np.asarray(b.vpp == 1)
+        case "zb-v":
+            return np.asarray(alone | (b.vpp == 2))
+        case "dualpipe":
+            enough = job.global_batch // np.maximum(b.dp * b.micro_batch, 1) >= 2 * b.pp
+            return np.asarray(alone | ((b.vpp == 1) & (b.pp % 2 == 0) & enough))
+        case "1f1b":
+            return True
+
+
+def _schedule_not(job: Job, s: Strategy) -> str:
+    if s.schedule == "dualpipe":
+        micro_batches = job.global_batch // (s.dp * s.micro_batch)
+        return (
+            f"schedule dualpipe needs an even pp, vpp = 1 and at least 2*pp = {2 * s.pp} micro-batches; "
+            f"here pp = {s.pp}, vpp = {s.vpp} and {micro_batches} micro-batches"
+        )
+    if s.schedule == "zb-v":
+        return f"schedule zb-v places two chunks on a stage, but vpp = {s.vpp}; use vpp = 2 or schedule zb-h1"
+    return f"schedule {s.schedule} is not interleaved, but vpp = {s.vpp}; use vpp = 1 or schedule 1f1b"
+
+
 def _pipelined(job: Job, b: StrategyBatch) -> BoolArray | bool:
     """DeepSpeed's pipeline engine refuses ZeRO-2 and ZeRO-3; FSDP1 and DDP have no pipeline."""
     choices = b.choices
@@ -219,8 +262,7 @@ def _pipelined_not(job: Job, s: Strategy) -> str:
 
 RULES: tuple[Rule, ...] = (
     Rule("gpus", _fills, _fills_not),
-    Rule("context", lambda job, b: b.cp == 1, lambda job, s: (
-        f"cp = {s.cp}: context parallelism is not priced yet; use cp = 1")),
+    Rule("context", _context, _context_not),
     Rule("heads", _heads, lambda job, s: (
         f"{job.arch.heads} attention heads do not divide by tp = {s.tp}; use a tp that divides {job.arch.heads}")),
     Rule("kv_heads", _kv_heads, _kv_heads_not),
@@ -231,8 +273,7 @@ RULES: tuple[Rule, ...] = (
     Rule("stages", _stages, _stages_not),
     Rule("pipeline", lambda job, b: (b.vpp == 1) | (b.pp > 1), lambda job, s: (
         f"vpp = {s.vpp} with pp = 1: interleaving needs a pipeline; use vpp = 1 or pp > 1")),
-    Rule("schedule", lambda job, b: (b.vpp == 1) if b.choices.schedule == "gpipe" else True, lambda job, s: (
-        f"schedule gpipe is not interleaved, but vpp = {s.vpp}; use vpp = 1 or schedule 1f1b")),
+    Rule("schedule", _schedule, _schedule_not),
     Rule("engine", lambda job, b: (b.vpp == 1) if b.choices.stack == "deepspeed" else True, lambda job, s: (
         f"stack deepspeed does not interleave, but vpp = {s.vpp}; use vpp = 1 or stack megatron")),
     Rule("interleaved", _interleaved, _interleaved_not),

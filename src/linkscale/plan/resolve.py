@@ -89,10 +89,9 @@ def _remaining_dp(record: RunRecord) -> int | None:
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("contradictory", _contradicts, _says("the numbers that the source prints contradict each other (CHECK)")),
-    Refusal("mixture of experts", lambda r: bool(r.experts) or "MoE:" in r.notes,
+    Refusal("mixture of experts", lambda r: bool(r.experts or r.experts_topk) or "MoE:" in r.notes,
             _says("mixture-of-experts models are not priced yet")),
     Refusal("LoRA", lambda r: "(LoRA)" in r.model, _says("LoRA trains a small part of the weights: not priced")),
-    Refusal("context parallelism", lambda r: (r.cp or 1) > 1, _says("context parallelism is not priced yet")),
     Refusal("offload", lambda r: "CPU offload experiment" in r.notes or "CPU offload used" in r.notes,
             _says("offload to host memory is not priced")),
     Refusal("nvfp4", lambda r: r.precision == "nvfp4", _says("nvfp4 arithmetic is not priced yet")),
@@ -207,6 +206,7 @@ class _Resolver:
             overlap_grad_reduce=self.default("overlap_grad_reduce"),
             overlap_param_gather=self.default("overlap_param_gather"),
             overlap_p2p=self.default("overlap_p2p"),
+            cp_comm="all_gather" if self.default("stack") == "fsdp2" else "p2p",
             no_sync=sharding == "zero2" and pp > 1,
             tp_overlap=self.default("tp_overlap") if tp > 1 else "none",
             tp=tp, pp=pp, cp=record.cp or 1, dp=_remaining_dp(record) or 1,

@@ -21,9 +21,12 @@ Sharding = Literal["none", "zero1", "zero2", "zero3", "hsdp"]
 Recompute = Literal["none", "selective", "full"]
 Precision = Literal["fp16", "bf16", "fp8"]
 CommDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
-Schedule = Literal["1f1b", "gpipe"]
+Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"]
+Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "sgd", "muon"]
+CudaGraphs = Literal["none", "partial", "full"]
 AttentionKernel = Literal["flash", "unfused"]
 TpOverlap = Literal["none", "async", "ring"]
+CpComm = Literal["p2p", "all_gather", "a2a"]
 Compression = Literal["none", "bf16", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
 
 IntArray = npt.NDArray[np.int64]
@@ -43,8 +46,12 @@ class Choices(Model, frozen=True):
     schedule: Schedule = "1f1b"
     precision: Precision = "bf16"
     attention: AttentionKernel = "flash"
+    cuda_graphs: CudaGraphs = "none"
+    """How much of a step the host launches as recorded graphs: ``partial`` leaves out attention (or experts)."""
     compile: bool = False
     """torch.compile or an equivalent fusion of memory-bound operations."""
+    optimizer: Optimizer = "adamw"
+    """``adamw`` keeps fp32 moments, ``-bf16`` and ``-8bit`` shorter ones; ``muon`` orthogonalises its momentum."""
     grad_dtype: CommDtype = "fp32"
     """Type in which gradients are accumulated and reduced."""
     param_dtype: CommDtype = "bf16"
@@ -54,6 +61,9 @@ class Choices(Model, frozen=True):
     overlap_grad_reduce: bool = True
     overlap_param_gather: bool = True
     overlap_p2p: bool = True
+    cp_comm: CpComm = "p2p"
+    """How context-parallel ranks meet each other's keys and values: ``p2p`` passes them round a ring behind attention,
+    ``all_gather`` collects them before it, ``a2a`` (Ulysses) trades tokens for heads around it."""
     no_sync: bool = False
     """Where gradients are sharded: reduce them after the last micro-batch only, holding them whole until then."""
     tp_overlap: TpOverlap = "async"

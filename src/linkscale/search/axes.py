@@ -17,6 +17,7 @@ from linkscale.base.model import Model
 from linkscale.plan.defaults import default_choices
 from linkscale.plan.strategy import Choices, Stack
 from linkscale.search.constraints import CHOICES, Constraints
+from linkscale.search.job import Job
 from linkscale.topology.cluster import Cluster
 
 Values = Mapping[str, Sequence[object]]
@@ -49,6 +50,9 @@ SWITCHES: Values = {
     "attention": ("flash", "unfused"),
 }
 """Switches of Megatron that ``wide_axes`` varies; a default leaves them at their better value."""
+
+CONTEXT_TOKENS = 4096
+"""Fewest tokens of a sequence that a context-parallel rank is left with: shorter pieces starve its kernels."""
 
 WIDE_BUCKETS = (0, 10_000_000, 25_000_000, 40_000_000, 100_000_000, 200_000_000, 400_000_000, 800_000_000)
 
@@ -91,17 +95,17 @@ def divisors(number: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(number // d for d in small)}))
 
 
-def default_axes(layers: int, cluster: Cluster, global_batch: int, constraints: Constraints) -> Axes:
+def default_axes(job: Job, cluster: Cluster, constraints: Constraints) -> Axes:
     """Return the axes that ``plan`` searches: small, and holding every setting that is ever the best known."""
     stacks = (constraints.stack,) if constraints.stack else PLANNED_STACKS
     combinations = [c for stack in stacks for c in _combine(stack, DEFAULT_CHOICES[stack], cluster, constraints)]
-    return _axes(tuple(combinations), layers, cluster, global_batch, constraints)
+    return _axes(tuple(combinations), job, cluster, constraints)
 
 
-def wide_axes(layers: int, cluster: Cluster, global_batch: int, constraints: Constraints) -> Axes:
+def wide_axes(job: Job, cluster: Cluster, constraints: Constraints) -> Axes:
     """Return the default axes of Megatron with every switch varied and bucket sizes: what the benchmark screens."""
     values = {**DEFAULT_CHOICES["megatron"], **SWITCHES}
-    axes = _axes(tuple(_combine("megatron", values, cluster, constraints)), layers, cluster, global_batch, constraints)
+    axes = _axes(tuple(_combine("megatron", values, cluster, constraints)), job, cluster, constraints)
     return axes if constraints.bucket_bytes is not None else replace(axes, bucket_bytes=WIDE_BUCKETS)
 
 
@@ -130,16 +134,14 @@ def _agreeing(fixed: Values) -> Callable[[Choices], Choices | None]:
     return agree
 
 
-def _axes(
-    combinations: tuple[Choices, ...], layers: int, cluster: Cluster, global_batch: int, constraints: Constraints
-) -> Axes:
+def _axes(combinations: tuple[Choices, ...], job: Job, cluster: Cluster, constraints: Constraints) -> Axes:
     """Put the numbers beside the choices."""
     counts = tuple(dict.fromkeys(constraints.gpus)) or (cluster.gpus,)
     most = max(counts)
     if most > cluster.gpus:
         raise InputError(f"gpus = {most}, but cluster {cluster.name!r} has {cluster.gpus}; ask for at most that")
     ways = sorted({d for count in counts for d in divisors(count)})
-    domain = cluster.scaleup.domain_gpus
+    layers, domain = job.arch.layers, cluster.scaleup.domain_gpus
     # Tensor parallelism stays inside the fast domain unless it is asked for: the time of its many exchanges over a
     # network is what an estimate knows least. Small domains may leave it up to 8, or large models fit nowhere.
     tensor_limit = max(8, domain)
@@ -151,8 +153,8 @@ def _axes(
         tp=_fixed(constraints.tp, (d for d in ways if d <= tensor_limit)),
         pp=pipelines,
         vpp=_fixed(constraints.vpp, _interleavings(layers, pipelines)),
-        cp=_fixed(constraints.cp, (1,)),
-        micro_batch=_fixed(constraints.micro_batch, (d for d in divisors(global_batch) if d <= 16)),
+        cp=_fixed(constraints.cp, (d for d in ways if d == 1 or d <= job.seq_len // CONTEXT_TOKENS)),
+        micro_batch=_fixed(constraints.micro_batch, (d for d in divisors(job.global_batch) if d <= 16)),
         recompute_layers=_fixed(constraints.recompute_layers, (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)),
         shard_domain=_fixed(constraints.shard_domain, domains),
         bucket_bytes=_fixed(constraints.bucket_bytes, (0,)),

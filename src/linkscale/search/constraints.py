@@ -11,6 +11,9 @@ from linkscale.plan.strategy import (
     Choices,
     CommDtype,
     Compression,
+    CpComm,
+    CudaGraphs,
+    Optimizer,
     Precision,
     Recompute,
     Schedule,
@@ -40,7 +43,9 @@ class Constraints(Model, frozen=True):
     schedule: Schedule | None = None
     precision: Precision | None = None
     attention: AttentionKernel | None = None
+    cuda_graphs: CudaGraphs | None = None
     compile: bool | None = None
+    optimizer: Optimizer | None = None
     grad_dtype: CommDtype | None = None
     param_dtype: CommDtype | None = None
     compression: Compression | None = None
@@ -48,6 +53,7 @@ class Constraints(Model, frozen=True):
     overlap_grad_reduce: bool | None = None
     overlap_param_gather: bool | None = None
     overlap_p2p: bool | None = None
+    cp_comm: CpComm | None = None
     no_sync: bool | None = None
     tp_overlap: TpOverlap | None = None
 

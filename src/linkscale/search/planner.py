@@ -10,13 +10,13 @@ from linkscale.base.errors import InputError, NothingFits
 from linkscale.profile import Profile, shipped_profile
 from linkscale.search.constraints import Constraints
 from linkscale.search.explain import explain
+from linkscale.search.job import Job
 from linkscale.search.keep import Candidate
 from linkscale.search.pareto import front
 from linkscale.search.question import Question, describe
 from linkscale.search.recipes import illegal_reason, shortage
 from linkscale.search.result import ParetoPoint, PlanEntry, PlanResult, Space
 from linkscale.search.screen import Progress, Screened
-from linkscale.search.space import Job
 from linkscale.search.whatif import more_gpus
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture

@@ -11,8 +11,8 @@ from linkscale.plan.strategy import Strategy
 from linkscale.profile import Profile
 from linkscale.search.axes import Axes, default_axes
 from linkscale.search.constraints import Constraints
+from linkscale.search.job import Job
 from linkscale.search.screen import Progress, Screened, on_gpus, screen
-from linkscale.search.space import Job
 from linkscale.topology.cluster import Cluster
 
 
@@ -33,7 +33,7 @@ class Question:
 
     def axes(self) -> Axes:
         """Return the space to search."""
-        return default_axes(self.job.arch.layers, self.cluster, self.job.global_batch, self.constraints)
+        return default_axes(self.job, self.cluster, self.constraints)
 
     def screen(self, top: int = 1, progress: Progress | None = None) -> Screened:
         """Evaluate the whole space."""

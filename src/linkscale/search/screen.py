@@ -13,8 +13,9 @@ from linkscale.estimate import evaluate
 from linkscale.plan.strategy import NUMBERS, StrategyBatch
 from linkscale.profile import Profile
 from linkscale.search.axes import Axes
+from linkscale.search.job import Job
 from linkscale.search.keep import Candidate, Evaluated, Front, Leaders
-from linkscale.search.space import Job, groups, size
+from linkscale.search.space import groups, size
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.counts import decoder
 

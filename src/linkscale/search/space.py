@@ -19,13 +19,14 @@ from msgspec.structs import replace
 from linkscale.plan.legality import legal_mask
 from linkscale.plan.strategy import Choices, IntArray, StrategyBatch
 from linkscale.search.axes import Axes
-from linkscale.workload.architecture import Architecture
+from linkscale.search.job import Job
 
 Columns = dict[str, IntArray]
 BoolArray = npt.NDArray[np.bool_]
 
 INERT: dict[str, tuple[str, ...]] = {
     "tp": ("sequence_parallel", "tp_overlap"),
+    "cp": ("cp_comm",),
     "pp": ("schedule",),
     "vpp": ("overlap_p2p",),
     "dp": ("sharding", "overlap_grad_reduce", "overlap_param_gather", "compression", "hierarchical"),
@@ -35,15 +36,6 @@ INERT: dict[str, tuple[str, ...]] = {
 
 LEAST_DEMANDING = Choices(sequence_parallel=False, sharding="none", recompute="none", tp_overlap="none")
 """Choices that no rule forbids anything beyond divisibility."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """What is planned for: the question without the cluster."""
-
-    arch: Architecture
-    seq_len: int
-    global_batch: int
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ def _where(columns: Columns, keep: BoolArray) -> Columns:
 def _situation(batch: StrategyBatch) -> IntArray:
     """Return for every row which numbers are 1, one bit each in the order of ``INERT``."""
     replicas = batch.dp * batch.cp
-    ones = (batch.tp == 1, batch.pp == 1, batch.vpp == 1, replicas == 1)
+    ones = (batch.tp == 1, batch.cp == 1, batch.pp == 1, batch.vpp == 1, replicas == 1)
     return sum((one.astype(np.int64) << bit for bit, one in enumerate(ones)), np.zeros(len(batch), dtype=np.int64))
 
 
