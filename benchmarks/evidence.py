@@ -30,6 +30,8 @@ KEPT_SUFFIXES = {".py", ".yaml", ".json", ".csv", ".md", ".toml", ".sh"}
 def record(name: str, result: Mapping[str, Any], files: Iterable[str], root: Path = ROOT) -> Path:
     """Write ``docs/evidence/NAME.json``; ``files`` are files or folders that the result depends on."""
     script = Path(sys.argv[0]).resolve()
+    if root == ROOT and (changed := _changed_since_start()):
+        raise SystemExit(f"{', '.join(changed[:3])} changed while this was measured; measure again")
     inputs = sorted({*files, *([_relative(script, root)] if script.is_relative_to(root) else [])})
     document = {
         "name": name,
@@ -67,6 +69,12 @@ def hashes(inputs: Iterable[str], root: Path = ROOT) -> dict[str, str]:
     return {_relative(p, root): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(found)}
 
 
+def _changed_since_start() -> list[str]:
+    """Return the files of the package that are no longer those that this process has imported."""
+    now = hashes(["src"])
+    return sorted(name for name in {*_AT_START, *now} if _AT_START.get(name) != now.get(name))
+
+
 def machine() -> dict[str, Any]:
     """Return the processor's name and core count: what a speed depends on."""
     return {"cpu": _cpu_name(), "cores": os.cpu_count(), "python": platform.python_version()}
@@ -92,3 +100,6 @@ def _argument(text: str) -> str:
 
 def _relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
+
+
+_AT_START = hashes(["src"])
