@@ -6,7 +6,7 @@ from pathlib import Path
 
 from linkscale.estimate.model import summarize
 from linkscale.workload import load_architecture, packaged_models
-from linkscale.workload.families import FAMILIES
+from linkscale.workload.registry import FAMILIES
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "models.md"
 

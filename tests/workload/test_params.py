@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkscale.workload import from_config, load_architecture, packaged_config, packaged_models, params
-from linkscale.workload.families import FAMILIES
+from linkscale.workload.registry import FAMILIES
 from tests.workload.classes import real_params
 from tests.workload.families import LLAMA, case_id, cases
 

@@ -56,7 +56,7 @@ def _experts(arch: Architecture, moe: Moe) -> tuple[Op, ...]:
     if not moe.latent:
         return (experts,)
     return (
-        Gemm(name="latent down", n=width, k=arch.hidden, shard="none", saves_input=False),
+        Gemm(name="latent down", n=width, k=arch.hidden, shard="none", bias=moe.latent_bias, saves_input=False),
         experts,
-        Gemm(name="latent up", n=arch.hidden, k=width, shard="none"),
+        Gemm(name="latent up", n=arch.hidden, k=width, shard="none", bias=moe.latent_bias),
     )

@@ -150,6 +150,7 @@ class Moe(Model, frozen=True, tag="moe"):
     shared_bias: bool = False
     shared_gate: bool = False
     latent: int = 0
+    latent_bias: bool = False
     router_bias: bool = False
     balance_bias: bool = False
     groups: int = 1
