@@ -15,15 +15,36 @@ TABLES = ("rotary", "alibi")
 
 def config_of(data: dict[str, Any]) -> Any:
     """Return the configuration object that transformers makes of a config.json."""
-    fields = {key: value for key, value in data.items() if not key.startswith("_") and key != "model_type"}
-    return transformers.AutoConfig.for_model(data["model_type"], **fields)
+    fields = {
+        key: value for key, value in data.items() if not key.startswith("_") and key not in ("model_type", "auto_map")
+    }
+    if isinstance(fields.get("text_config"), dict):
+        fields["text_config"] = _own_class(fields["text_config"])
+    return transformers.AutoConfig.for_model(STAND_INS.get(data["model_type"], data["model_type"]), **fields)
 
 
-def real_params(data: dict[str, Any]) -> int:
+# Families whose own class comes with their weights: the class that it is a copy of. (MiMo's has Qwen2's layer.)
+STAND_INS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2", "mistral": "mistral"}
+
+
+def _own_class(text: dict[str, Any]) -> dict[str, Any]:
+    kind = text.get("model_type", "")
+    return {
+        **{k: v for k, v in text.items() if k != "auto_map"},
+        **({"model_type": STAND_INS.get(kind, kind)} if kind else {}),
+    }
+
+
+def real_params(data: dict[str, Any], *, tower: bool = False) -> int:
     """Count the parameters of the real class; tied ones are one object and so count once."""
+    return sum(parameter.numel() for parameter in real_model(data, tower=tower).parameters())
+
+
+def real_model(data: dict[str, Any], *, tower: bool = False) -> Any:
+    """Build the real class without storage: of the text, or with the tower that looks at images."""
+    kind = transformers.AutoModelForImageTextToText if tower else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config_of(data))
-    return sum(parameter.numel() for parameter in model.parameters())
+        return kind.from_config(config_of(data))
 
 
 def real_flops(data: dict[str, Any], tokens: int, *, backward: bool = False) -> int:
@@ -31,7 +52,9 @@ def real_flops(data: dict[str, Any], tokens: int, *, backward: bool = False) -> 
     from torch.utils.flop_counter import FlopCounterMode
 
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config_of(data), attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_config(
+        config_of(data), attn_implementation="eager", experts_implementation="eager"
+    )
     ids = torch.arange(tokens).unsqueeze(0) % data["vocab_size"]
     with FlopCounterMode(display=False) as counter:
         logits = model(input_ids=ids, use_cache=False).logits

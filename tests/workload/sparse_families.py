@@ -18,21 +18,21 @@ GROUPED: Config = {
     **WIDE, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 2, "moe_intermediate_size": 40,
     "first_k_dense_replace": 1, "n_group": 2, "topk_group": 1, "pad_token_id": 0,
 }  # fmt: skip
-INDEXED: Config = {**DEEPSEEK, "index_n_heads": 3, "index_head_dim": 16, "index_topk": 64}
+INDEXED: Config = {**DEEPSEEK, "index_n_heads": 3, "index_head_dim": 16, "index_topk": 256}
 LINEAR: Config = {
     "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 12, "linear_value_head_dim": 20,
     "linear_conv_kernel_dim": 4, "num_hidden_layers": 4,
 }  # fmt: skip
 NEMOTRON: Config = {
     **{k: v for k, v in WIDE.items() if k != "num_hidden_layers"}, "layers_block_type": ["mamba", "moe", "attention"],
-    "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 12, "conv_kernel": 4, "chunk_size": 16,
+    "mamba_num_heads": 8, "mamba_head_dim": 20, "n_groups": 2, "ssm_state_size": 12, "conv_kernel": 4, "chunk_size": 16,
     "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 40,
     "moe_shared_expert_intermediate_size": 48, "pad_token_id": 0,
 }  # fmt: skip
 V4: Config = {
     "vocab_size": 96, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 1,
     "head_dim": 16, "qk_rope_head_dim": 4, "q_lora_rank": 32, "o_groups": 2, "o_lora_rank": 24, "hc_mult": 4,
-    "compress_ratios": [0, 4, 128], "sliding_window": 64, "index_n_heads": 4, "index_head_dim": 12, "index_topk": 64,
+    "compress_ratios": [0, 4, 128], "sliding_window": 256, "index_n_heads": 4, "index_head_dim": 12, "index_topk": 64,
     "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 40,
     "num_hash_layers": 0, "rope_theta": 10000.0, "compress_rope_theta": 10000.0, "pad_token_id": 0,
     "max_position_embeddings": 256,
@@ -44,7 +44,7 @@ def _without(config: Config, *fields: str) -> Config:
 
 
 SPARSE: dict[str, list[Config]] = {
-    "mixtral": [{**LOCAL, "sliding_window": None}, {**NARROW, "sliding_window": 64}],
+    "mixtral": [{**LOCAL, "sliding_window": None}, {**NARROW, "sliding_window": 256}],
     "qwen2_moe": [{**_without(SHARED, "head_dim")}, {**_without(SHARED, "head_dim"), "mlp_only_layers": [1]},
                   {**_without(SHARED, "head_dim"), "decoder_sparse_step": 2, "qkv_bias": False}],
     "qwen3_moe": [MOE, {**MOE, "mlp_only_layers": [0], "attention_bias": True, "tie_word_embeddings": True},
@@ -52,11 +52,11 @@ SPARSE: dict[str, list[Config]] = {
     "olmoe": [{**_without(NARROW, "num_local_experts"), "num_experts": 8}],
     "phimoe": [NARROW, {**NARROW, "attention_bias": True, "lm_head_bias": True}],
     "granitemoe": [NARROW, {**NARROW, "attention_bias": True}],
-    "gpt_oss": [{**LOCAL, "sliding_window": 64},
-                {**LOCAL, "sliding_window": 64, "layer_types": ["full_attention"] * 3}],
+    "gpt_oss": [{**LOCAL, "sliding_window": 256},
+                {**LOCAL, "sliding_window": 256, "layer_types": ["full_attention"] * 3}],
     "llama4_text": [{**LOCAL, "intermediate_size_mlp": 56, "num_hidden_layers": 4},
                     {**LOCAL, "interleave_moe_layer_step": 2, "intermediate_size_mlp": 56, "num_hidden_layers": 4,
-                     "use_qk_norm": False, "attention_chunk_size": 64},
+                     "use_qk_norm": False, "attention_chunk_size": 256},
                     {**LOCAL, "moe_layers": [0], "intermediate_size_mlp": 56, "attention_bias": True}],
     "minimax_m2": [{**LOCAL, "rotary_dim": 8}],
     "glm4_moe": [{**GROUPED, "use_qk_norm": True}, {**GROUPED, "attention_bias": True}],
@@ -88,6 +88,10 @@ SPARSE: dict[str, list[Config]] = {
                    {**_without(NEMOTRON, "layers_block_type"), "hybrid_override_pattern": "M-M*-",
                     "num_hidden_layers": 5, "mlp_bias": True, "use_bias": True, "use_conv_bias": False}],
 }  # fmt: skip
+
+
+TOKENS = 128
+"""Whole chunks of every scan, and one compressed key of 128 tokens; no window, chunk or choice is narrower."""
 
 
 def sparse_cases() -> list[tuple[str, Config]]:

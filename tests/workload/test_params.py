@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkscale.workload import from_config, load_architecture, packaged_config, packaged_models, params
-from linkscale.workload.registry import FAMILIES
+from linkscale.workload.counts import op_params, tower_params
+from linkscale.workload.fields import Fields
+from linkscale.workload.registry import TOWERS
 from tests.workload.classes import real_params
 from tests.workload.families import LLAMA, case_id, cases
+from tests.workload.sparse_families import sparse_cases, sparse_id
 
 SAMPLES = Path(__file__).parents[1] / "data" / "models"
-DENSE_SAMPLES = sorted(p for p in SAMPLES.glob("*.config.json") if json.loads(p.read_text())["model_type"] in FAMILIES)
+CONFIGS = sorted(SAMPLES.glob("*.config.json"))
 
 # transformers' MPT has neither learned positions nor biases; test_counts holds these to published numbers.
 OTHER_CLASS = {f"mpt-{size}" for size in ("125m", "350m", "760m", "1b", "3b", "13b", "70b")}
 CHECKED = [name for name in packaged_models() if name not in OTHER_CLASS]
+QUICKER = re.compile(
+    "Qwen3-30B|V4-Flash|Nemotron-3-Nano|gpt-oss-20b|Mixtral|Kimi-K2.5|Qwen3.5|Llama-4|MiMo|GLM-5.2|gpt2-xl"
+)
 QUICK = {"llama-3.1-405b", "gpt2", "falcon-7b", *random.Random(1).sample(CHECKED, 9)}
 
 
@@ -39,10 +46,44 @@ def test_packaged_models(name):
     assert params(load_architecture(name)) == real_params(packaged_config(name))
 
 
-@pytest.mark.parametrize("path", DENSE_SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("case", sparse_cases(), ids=sparse_id)
+def test_every_sparse_family_and_switch(case):
+    _, data = case
+    assert params(from_config(data, "shrunken")) == real_params(data)
+
+
+@pytest.mark.parametrize("path", [p if QUICKER.search(p.name) else pytest.param(p, marks=pytest.mark.evidence) for p in CONFIGS],
+                         ids=lambda path: path.name)  # fmt: skip
 def test_published_configurations(path):
-    fewer = {**json.loads(path.read_text()), "num_hidden_layers": 3, "n_layer": 3}
-    assert params(from_config(fewer, path.name)) == real_params(fewer)
+    """Every sample, whole; those with a tower also with it."""
+    data, found = json.loads(path.read_text()), load_architecture(str(path))
+    text = {"tie_word_embeddings": data.get("tie_word_embeddings"), **data.get("text_config", data)}
+    assert params(found) == real_params({k: v for k, v in text.items() if v is not None})
+    if found.towers:
+        assert params(found) + sum(tower_params(found).values()) == real_params(data, tower=True)
+
+
+@pytest.mark.parametrize("kind", TOWERS)
+def test_every_tower(kind):
+    """The class's own default tower, whose fields are all stated, beside a small text model."""
+    config = transformers_config(kind)
+    vision = Fields(config["vision_config"], "vision_config")
+    counted = sum(op_params(op) * g.count for g in TOWERS[kind](vision, config["text_hidden"]).groups for op in g.ops)
+    assert counted == config["tower_params"]
+
+
+def transformers_config(kind):
+    """Return what the real class says of its default tower."""
+    from tests.workload.classes import torch, transformers
+
+    config = transformers.AutoConfig.for_model(kind)
+    with torch.device("meta"):
+        model = transformers.AutoModelForImageTextToText.from_config(config)
+    beside = [p for n, p in model.named_parameters() if "language_model" not in n and "lm_head" not in n]
+    return {
+        "vision_config": config.vision_config.to_dict(), "text_hidden": config.text_config.hidden_size,
+        "tower_params": sum(p.numel() for p in beside),
+    }  # fmt: skip
 
 
 def test_a_packaged_model_is_what_its_authors_publish():

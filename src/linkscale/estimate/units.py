@@ -76,7 +76,7 @@ def units(decoder: Decoder, part: Slice, group: GroupGeometry, dev: Device, head
     exchanges = [tp_exchange(c, part, group, net, dev.ring_overlap) for _, c in costs]
     times = [_layer_time(c, part, x, dev) for (_, c), x in zip(costs, exchanges, strict=True)]
     weights = [w for w, _ in costs]
-    hidden = costs[0][1].width
+    hidden = decoder.head.k
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
     params = [local_params(g.ops, part.tp) for g in decoder.groups]
     embedding = ops_cost(decoder.embeddings, part, dev)

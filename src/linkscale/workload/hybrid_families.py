@@ -1,4 +1,4 @@
-"""Families with latent, compressed or linear attention, and hybrids: ``config.json`` → the fields of an Architecture."""
+"""Families with latent, compressed or linear attention, and hybrids: ``config.json`` → fields of an Architecture."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def glm_moe_dsa(f: Fields) -> Shape:
     shape, mixer = latent_shape(f)
     layers = shape["layers"]
     own, index = _own_index(f, layers), _index(f)
-    mixers: list[object] = [
+    mixers: list[Mixer | None] = [
         msgspec.structs.replace(mixer, index=msgspec.structs.replace(index, own=mine)) for mine in own
     ]
     found = deepseek_layers(f, shape, mixers, first=3)
@@ -118,7 +118,7 @@ def deepseek_v4(f: Fields) -> Shape:
         heads=heads, head_dim=dim, rotary=turned, query_rank=f.count("q_lora_rank"), out_groups=f.count("o_groups"),
         out_rank=f.count("o_lora_rank"), window=f.count("sliding_window"),
     )  # fmt: skip
-    mixers: list[object] = [_v4_attention(f, base, kind) for kind in _v4_kinds(f, layers)]
+    mixers: list[Mixer | None] = [_v4_attention(f, base, kind) for kind in _v4_kinds(f, layers)]
     shape = {
         "vocab": f.count("vocab_size"), "hidden": f.count("hidden_size"), "heads": heads, "kv_heads": 1,
         "head_dim": dim, "gated_mlp": True, "activation": f.text("hidden_act", "silu"), "rotary_dim": turned,
@@ -127,7 +127,7 @@ def deepseek_v4(f: Fields) -> Shape:
     }  # fmt: skip
     modules = f.number_or(0, "num_nextn_predict_layers")
     note = "its prediction module is counted like DeepSeek-V3's, with a window and without compressed keys"
-    return {**shape, **layout(mixers, [moe] * layers), **predicted(f, modules, base, moe, note)}  # type: ignore[arg-type]
+    return {**shape, **layout(mixers, [moe] * layers), **predicted(modules, base, moe, note)}
 
 
 def _v4_kinds(f: Fields, layers: int) -> list[str]:
@@ -219,7 +219,7 @@ def _gated(shape: Shape) -> SelfAttention:
 
 def _qwen_prediction(f: Fields, shape: Shape, mlp: Mlp) -> Shape:
     f.ignore("mtp_use_dedicated_embeddings", "mlp_only_layers")
-    return predicted(f, f.number_or(0, "mtp_num_hidden_layers"), _gated(shape), mlp)
+    return predicted(f.number_or(0, "mtp_num_hidden_layers"), _gated(shape), mlp)
 
 
 def minimax(f: Fields) -> Shape:
@@ -318,15 +318,23 @@ def _nemotron_words(f: Fields, field: str, kinds: list[str]) -> list[str]:
 
 def _nemotron_parts(f: Fields, shape: Shape, kinds: set[str]) -> dict[str, tuple[Mixer | None, Mlp | None]]:
     """Return the mixer or MLP of every kind of layer that occurs."""
-    readers = {
-        "mamba": lambda: (_nemotron_mamba(f), None), "attention": lambda: (attention(shape), None),
-        "mlp": lambda: (None, dense(shape)), "moe": lambda: (None, _nemotron_experts(f)),
-    }  # fmt: skip
     if "moe" not in kinds:
         f.ignore("n_routed_experts", "n_shared_experts", "moe_intermediate_size", "num_experts_per_tok",
                  "moe_shared_expert_intermediate_size", "moe_latent_size")  # fmt: skip
     f.ignore("expand", "num_hidden_layers", "layer_types", "mamba_proj_bias")
-    return {kind: readers[kind]() for kind in sorted(kinds)}
+    return {kind: _nemotron_part(f, shape, kind) for kind in sorted(kinds)}
+
+
+def _nemotron_part(f: Fields, shape: Shape, kind: str) -> tuple[Mixer | None, Mlp | None]:
+    match kind:
+        case "mamba":
+            return _nemotron_mamba(f), None
+        case "attention":
+            return attention(shape), None
+        case "mlp":
+            return None, dense(shape)
+        case _:
+            return None, _nemotron_experts(f)
 
 
 def _nemotron_mamba(f: Fields) -> Mamba2:

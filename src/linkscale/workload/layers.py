@@ -147,9 +147,7 @@ def _collapse(arch: Architecture) -> tuple[Op, ...]:
 def _prediction(arch: Architecture, *, absorbed: bool) -> Prediction | None:
     if not arch.prediction_modules:
         return None
-    groups = [
-        LayerGroup(name=k.name, count=1, ops=_layer(arch, k, absorbed=absorbed)) for k in arch.prediction_kinds
-    ]
+    groups = [LayerGroup(name=k.name, count=1, ops=_layer(arch, k, absorbed=absorbed)) for k in arch.prediction_kinds]
     joint = (
         _norm(arch, "hidden norm"), _norm(arch, "token norm"),
         Gemm(name="joint", n=arch.hidden, k=2 * arch.hidden, shard="column"),

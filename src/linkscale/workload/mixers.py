@@ -70,9 +70,7 @@ def _qk_norms(arch: Architecture, a: SelfAttention) -> tuple[Op, ...]:
     kind, weight = arch.norm, a.qk_norm_weight
     if a.qk_norm == "full":
         return tuple(Norm(name=n, kind=kind, size=h * a.head_dim, region="tensor", weight=weight) for n, h in heads)
-    return tuple(
-        Norm(name=n, kind=kind, size=a.head_dim, copies=h, region="tensor", weight=weight) for n, h in heads
-    )
+    return tuple(Norm(name=n, kind=kind, size=a.head_dim, copies=h, region="tensor", weight=weight) for n, h in heads)
 
 
 def latent_attention(arch: Architecture, a: LatentAttention, *, absorbed: bool = False) -> tuple[Op, ...]:

@@ -5,12 +5,14 @@ The rules of :mod:`linkscale.workload.families` hold: a field left out takes its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from linkscale.workload.families import attention_bias, gpt_like, llama_like, rotary
 from linkscale.workload.fields import Fields
 from linkscale.workload.layout import Shape, attention, cut_by, dense, layout, windows
-from linkscale.workload.parts import Dense, Mlp, Moe
+from linkscale.workload.parts import Dense, LayerKind, Mixer, Mlp, Moe, SelfAttention
 
 
 def uniform(shape: Shape, moe: Moe) -> Shape:
@@ -50,13 +52,11 @@ def first_dense(f: Fields, layers: int, plain: Dense, moe: Moe, default: int) ->
     return [plain if kind == "dense" else moe for kind in kinds]
 
 
-def predicted(f: Fields, modules: int, mixer: object, mlp: object, note: str = "") -> Shape:
+def predicted(modules: int, mixer: Mixer | None, mlp: Mlp | None, note: str = "") -> Shape:
     """Return modules that predict further tokens, each one layer of a kind."""
     if not modules:
         return {}
-    from linkscale.workload.parts import LayerKind
-
-    kind = LayerKind("prediction layer", mixer, mlp)  # type: ignore[arg-type]
+    kind = LayerKind("prediction layer", mixer, mlp)
     return {"prediction_kinds": (kind,), "prediction_modules": modules, "notes": (note,) if note else ()}
 
 
@@ -147,7 +147,7 @@ def llama4_text(f: Fields) -> Shape:
     return {**shape, **cut_by(shape, *mlps), **layout(_llama4_attention(f, shape), mlps)}
 
 
-def _llama4_attention(f: Fields, shape: Shape) -> list[object]:
+def _llama4_attention(f: Fields, shape: Shape) -> list[SelfAttention]:
     layers = shape["layers"]
     every = f.count_or(4, "no_rope_layer_interval")
     rotates = f.numbers("no_rope_layers") or [int((i + 1) % every != 0) for i in range(layers)]
@@ -181,7 +181,7 @@ def minimax_m2(f: Fields) -> Shape:
     f.ignore("mtp_transformer_layers")
     found = uniform(shape, moe)
     note = "its prediction modules are counted like DeepSeek-V3's: the configuration states their number only"
-    return {**found, **predicted(f, modules, attention(shape), moe, note)}
+    return {**found, **predicted(modules, attention(shape), moe, note)}
 
 
 def glm4_moe(f: Fields) -> Shape:
@@ -199,7 +199,7 @@ def dots1(f: Fields) -> Shape:
     return deepseek_layers(f, shape, [attention(shape, window=w) for w in per_layer], first=0)
 
 
-def deepseek_layers(f: Fields, shape: Shape, mixers: list[object], first: int) -> Shape:
+def deepseek_layers(f: Fields, shape: Shape, mixers: Sequence[Mixer | None], first: int) -> Shape:
     """Return layers with DeepSeek's experts: shared ones, routing by groups, a balancing bias, the first dense."""
     moe = grouped(f, routed(f, ("n_routed_experts", "num_experts", "num_local_experts"), "moe_intermediate_size"))
     shared = f.number_or(0, "n_shared_experts") * moe.hidden
@@ -208,7 +208,7 @@ def deepseek_layers(f: Fields, shape: Shape, mixers: list[object], first: int) -
     modules = f.number_or(0, "num_nextn_predict_layers")
     return {
         **shape, **cut_by(shape, *mlps), **layout(mixers, mlps),
-        **predicted(f, modules, mixers[-1], moe),
+        **predicted(modules, mixers[-1], moe),
     }  # fmt: skip
 
 

@@ -239,10 +239,7 @@ class Embedding(Model, frozen=True, tag="embedding"):
     vocab_parallel: bool = True
 
 
-Op = (
-    Gemm | Attention | Index | Scan | Conv1d | Router | Experts | Weights | MixStreams | Norm | Elementwise
-    | Embedding
-)
+Op = Gemm | Attention | Index | Scan | Conv1d | Router | Experts | Weights | MixStreams | Norm | Elementwise | Embedding
 
 
 class LayerGroup(Model, frozen=True):
