@@ -13,26 +13,23 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 TABLES = ("rotary", "alibi")
 
 
+# Families whose own class comes with their weights, and the class whose layer theirs is.
+STAND_INS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2"}
+
+
 def config_of(data: dict[str, Any]) -> Any:
     """Return the configuration object that transformers makes of a config.json."""
-    fields = {
-        key: value for key, value in data.items() if not key.startswith("_") and key not in ("model_type", "auto_map")
-    }
+    return transformers.AutoConfig.for_model(**own_class(data))
+
+
+def own_class(data: dict[str, Any]) -> dict[str, Any]:
+    """Return fields of a configuration for classes that transformers has, nested ones too."""
+    fields = {k: v for k, v in data.items() if not k.startswith("_") and k != "auto_map"}
+    if "model_type" in fields:
+        fields["model_type"] = STAND_INS.get(fields["model_type"], fields["model_type"])
     if isinstance(fields.get("text_config"), dict):
-        fields["text_config"] = _own_class(fields["text_config"])
-    return transformers.AutoConfig.for_model(STAND_INS.get(data["model_type"], data["model_type"]), **fields)
-
-
-# Families whose own class comes with their weights: the class that it is a copy of. (MiMo's has Qwen2's layer.)
-STAND_INS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2", "mistral": "mistral"}
-
-
-def _own_class(text: dict[str, Any]) -> dict[str, Any]:
-    kind = text.get("model_type", "")
-    return {
-        **{k: v for k, v in text.items() if k != "auto_map"},
-        **({"model_type": STAND_INS.get(kind, kind)} if kind else {}),
-    }
+        fields["text_config"] = own_class(fields["text_config"])
+    return fields
 
 
 def real_params(data: dict[str, Any], *, tower: bool = False) -> int:

@@ -101,7 +101,7 @@ def _refuse_rest(kind: str, data: dict[str, Any], fields: Fields, where: str) ->
     rest = not_understood(data, fields.used)
     if not rest:
         return
-    better = [other for other, unread in _readers(data, where) if len(unread) < len(rest)]
+    better = [other for other, unread, _ in _readers(data, where) if len(unread) < len(rest)]
     hint = f"; the closest family that reads more of it is {better[0]!r}" if better else ""
     raise InputError(f"{where}: {_listed(rest)} is not understood in a {kind} configuration{hint}")
 
@@ -115,19 +115,20 @@ def _listed(fields: dict[str, str]) -> str:
 
 def _closest(data: dict[str, Any], kind: str, where: str) -> str:
     """Say which known family reads a configuration best, and what it would leave unread."""
-    hint = nearest(kind, FAMILIES)
-    if hint:
-        return f"did you mean {hint!r}?"
     found = _readers(data, where)
+    hint = nearest(kind, FAMILIES)
     if not found:
-        return "no known family reads its fields; known: " + ", ".join(sorted(FAMILIES))
-    best, unread = found[0]
+        known = "known: " + ", ".join(sorted(FAMILIES))
+        return f"did you mean {hint!r}?" if hint else f"no known family reads its fields; {known}"
+    best, unread, read = found[0]
+    if any((other, len(rest), fields) == (hint, len(unread), read) for other, rest, fields in found):
+        return f"did you mean {hint!r}?"
     left = f", all but {_listed(unread)}" if unread else ""
     return f"{best!r} reads its fields{left}: set model_type to it if the layers are the same"
 
 
-def _readers(data: dict[str, Any], where: str) -> list[tuple[str, dict[str, str]]]:
-    """Return the families that read a configuration, with the fields that each leaves, the fewest first."""
+def _readers(data: dict[str, Any], where: str) -> list[tuple[str, dict[str, str], int]]:
+    """Return the families that read a configuration, the fields each leaves (fewest first), and how many it reads."""
     found = []
     for kind, family in FAMILIES.items():
         fields = Fields(data, where)
@@ -136,7 +137,7 @@ def _readers(data: dict[str, Any], where: str) -> list[tuple[str, dict[str, str]
         except InputError:
             continue
         found.append((kind, not_understood(data, fields.used), len(fields.used & set(data))))
-    return [(kind, unread) for kind, unread, _ in sorted(found, key=lambda item: (len(item[1]), -item[2]))]
+    return sorted(found, key=lambda item: (len(item[1]), -item[2]))
 
 
 @cache
