@@ -15,11 +15,14 @@ TABLES = ("rotary", "alibi")
 
 # Families whose own class comes with their weights, and the class whose layer theirs is.
 STAND_INS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2"}
+# Text models that have no class without their tower.
+ALONE = {"qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
 
 
 def config_of(data: dict[str, Any]) -> Any:
     """Return the configuration object that transformers makes of a config.json."""
-    return transformers.AutoConfig.for_model(**own_class(data))
+    kind = data["model_type"]
+    return transformers.AutoConfig.for_model(**own_class({**data, "model_type": ALONE.get(kind, kind)}))
 
 
 def own_class(data: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,8 @@ def _multimodal(data: dict[str, Any], kind: str, name: str, where: str, source: 
     text = outer.part("text_config", "llm_config")
     if not text.data:
         raise InputError(f"{where}: text_config is missing; every {kind} configuration nests its text model")
-    inner = {"tie_word_embeddings": data.get("tie_word_embeddings"), **text.data}
+    tied = data.get("tie_word_embeddings")
+    inner = text.data if tied is None else {**text.data, "tie_word_embeddings": tied}
     family = str(text.data.get("model_type") or NESTED[kind])
     shape, fields = _read_family(inner, family, f"{where}: text_config")
     _refuse_rest(family, inner, fields, f"{where}: text_config")
