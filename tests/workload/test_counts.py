@@ -34,11 +34,11 @@ def test_mpt_has_the_parameters_that_its_authors_print(size, billions):
 # What authors print: billions of parameters, and of those active (the name, the model card or the report).
 PUBLISHED = {
     "mixtral-8x7b": (46.7, 12.9), "mixtral-8x22b": (141, 39), "qwen3-30b-a3b": (30.5, 3.3),
-    "qwen3-235b-a22b": (235, 22), "qwen3-coder-480b-a35b": (480, 35), "deepseek-v2": (236, 21), "deepseek-v2-lite": (15.7, 2.4),
-    "deepseek-v3": (671, 37), "deepseek-r1": (671, 37), "kimi-k2": (1026, 32), "gpt-oss-20b": (20.9, 3.6),
-    "gpt-oss-120b": (116.8, 5.1), "grok-1": (314, 83), "llama-4-scout": (107.8, 17), "llama-4-maverick": (400, 17),
-    "minimax-m2.5": (229, 10), "nemotron-3-nano": (31.6, 3.6), "nemotron-3-ultra": (550, 55), "glm-5": (744, 40),
-    "deepseek-v4-flash": (284, 13),
+    "qwen3-235b-a22b": (235, 22), "qwen3-coder-480b-a35b": (480, 35), "deepseek-v2": (236, 21),
+    "deepseek-v2-lite": (15.7, 2.4), "deepseek-v3": (671, 37), "deepseek-r1": (671, 37), "kimi-k2": (1026, 32),
+    "gpt-oss-20b": (20.9, 3.6), "gpt-oss-120b": (116.8, 5.1), "grok-1": (314, 83), "llama-4-scout": (107.8, 17),
+    "llama-4-maverick": (400, 17), "minimax-m2.5": (229, 10), "nemotron-3-nano": (31.6, 3.6),
+    "nemotron-3-ultra": (550, 55), "glm-5": (744, 40), "deepseek-v4-flash": (284, 13),
 }  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def _beside(summary: ModelSummary) -> list[tuple[str, int, str]]:
     rows = []
     if modules:
         rows.append(
-            ("prediction", summary.prediction_params, f"beside: {modules} further tokens predicted in training")
+            ("prediction", summary.prediction_params, f"beside: {_further(modules)} in training")
         )
     for tower in summary.architecture.towers:
         state = "trained" if tower.trained else "taken as frozen; no text passes it"
