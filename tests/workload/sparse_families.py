@@ -39,6 +39,21 @@ V4: Config = {
 }  # fmt: skip
 
 
+LATENT = {
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "q_lora_rank",
+    "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "num_key_value_heads", "pad_token_id",
+    "max_position_embeddings",
+}  # fmt: skip
+BAMBA: Config = {
+    **LLAMA, "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 12, "mamba_d_conv": 4,
+    "mamba_expand": 2, "mamba_chunk_size": 16, "attn_layer_indices": [1], "pad_token_id": 0,
+}  # fmt: skip
+GRANITE: Config = {
+    **{k: v for k, v in BAMBA.items() if k != "attn_layer_indices"}, "num_local_experts": 8, "num_experts_per_tok": 2,
+    "shared_intermediate_size": 48, "position_embedding_type": "rope",
+}  # fmt: skip
+
+
 def _without(config: Config, *fields: str) -> Config:
     return {k: v for k, v in config.items() if k not in fields}
 
@@ -84,6 +99,21 @@ SPARSE: dict[str, list[Config]] = {
                      "num_experts": 8, "num_experts_per_token": 2, "num_shared_experts": 2, "linear_num_heads": 4,
                      "linear_head_dim": 16, "linear_conv_kernel_dim": 4, "num_hidden_layers": 6,
                      "q_lora_rank": None}],
+    "cohere2": [{**LLAMA, "sliding_window": 256, "num_hidden_layers": 5}],
+    "olmo3": [{**LLAMA, "sliding_window": 256, "pad_token_id": 0}],
+    "exaone4": [{**LLAMA, "sliding_window": 256, "sliding_window_pattern": 4, "num_hidden_layers": 5}],
+    "smollm3": [{**LLAMA, "pad_token_id": 0}, {**LLAMA, "attention_bias": True, "mlp_bias": True, "pad_token_id": 0}],
+    "seed_oss": [WIDE, {**WIDE, "attention_bias": False, "attention_out_bias": True, "mlp_bias": True}],
+    "ernie4_5": [WIDE, {**WIDE, "use_bias": True}],
+    "hunyuan_v1_dense": [WIDE, {**WIDE, "attention_bias": True}],
+    "arcee": [WIDE, {**WIDE, "attention_bias": True, "mlp_bias": True}],
+    "minicpm3": [{k: v for k, v in DEEPSEEK.items() if k in LATENT}],
+    "bamba": [BAMBA, {**BAMBA, "mamba_proj_bias": True, "mlp_bias": True, "mamba_conv_bias": False}],
+    "granitemoehybrid": [{**GRANITE, "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
+                         {**GRANITE, "num_local_experts": 0, "layer_types": ["full_attention"] * 3}],
+    "granitemoeshared": [{**NARROW, "shared_intermediate_size": 48}],
+    "mimo_v2_flash": [{**WIDE, "v_head_dim": 12, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 2,
+                       "moe_intermediate_size": 40, "sliding_window": 256, "num_hidden_layers": 6, "topk_group": 1}],
     "nemotron_h": [NEMOTRON, {**NEMOTRON, "moe_latent_size": 24, "mlp_bias": True},
                    {**_without(NEMOTRON, "layers_block_type"), "hybrid_override_pattern": "M-M*-",
                     "num_hidden_layers": 5, "mlp_bias": True, "use_bias": True, "use_conv_bias": False}],

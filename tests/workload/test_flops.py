@@ -48,6 +48,8 @@ def comparable(data):
         return {**data, "num_experts_per_tok": data["num_local_experts"]}
     if data["model_type"] == "nemotron_h":
         return {**data, "n_groups": data["mamba_num_heads"]}
+    if "mamba_n_groups" in data:
+        return {**data, "mamba_n_groups": data["mamba_n_heads"]}
     return data
 
 

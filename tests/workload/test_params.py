@@ -68,6 +68,18 @@ def test_published_configurations(path):
     _equals_the_class(load_architecture(str(path)), json.loads(path.read_text()))
 
 
+def test_files_that_leave_out_what_their_class_knows():
+    """Gemma 3's nested text model states neither heads nor vocabulary; its tower has no head."""
+    text = {"model_type": "gemma3_text", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+            "sliding_window": 1024}  # fmt: skip
+    vision = {"model_type": "siglip_vision_model", "hidden_size": 48, "image_size": 28, "intermediate_size": 80,
+              "num_attention_heads": 4, "num_hidden_layers": 2, "patch_size": 14, "vision_use_head": False}  # fmt: skip
+    data = {"model_type": "gemma3", "mm_tokens_per_image": 4, "text_config": text, "vision_config": vision}
+    found = from_config(data, "gemma")
+    assert found.vocab == 262208
+    assert params(found) + sum(tower_params(found).values()) == real_params(data, tower=True)
+
+
 @pytest.mark.parametrize("kind", TOWERS)
 def test_every_tower(kind):
     """The class's own default tower, whose fields are all stated, beside a small text model."""

@@ -117,9 +117,7 @@ def _beside(summary: ModelSummary) -> list[tuple[str, int, str]]:
     modules = summary.architecture.prediction_modules
     rows = []
     if modules:
-        rows.append(
-            ("prediction", summary.prediction_params, f"beside: {_further(modules)} in training")
-        )
+        rows.append(("prediction", summary.prediction_params, f"beside: {_further(modules)} in training"))
     for tower in summary.architecture.towers:
         state = "trained" if tower.trained else "taken as frozen; no text passes it"
         rows.append((f"{tower.name} tower", summary.tower_params[tower.name], f"beside: {state}"))

@@ -146,9 +146,13 @@ def gemma2(f: Fields) -> Shape:
 
 
 def gemma3_text(f: Fields) -> Shape:
-    """Gemma 3: Gemma 2's layer with norms on query and key heads, one full layer in six."""
+    """Gemma 3: Gemma 2's layer with norms on query and key heads, one full layer in six.
+
+    Published files leave out what is the class's own: heads and vocabulary.
+    """
+    f = f.filled({"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "vocab_size": 262208})
     shape = gemma2(f)
-    pattern = f.count_or(6, "sliding_window_pattern")
+    pattern = f.count_or(6, "sliding_window_pattern", "_sliding_window_pattern")
     windows = _windows(f, shape["layers"], shape["layers"] - shape["layers"] // pattern)
     return {**shape, "window": None, "windowed_layers": 0, **windows, "qk_norm": "head"}
 

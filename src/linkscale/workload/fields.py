@@ -89,6 +89,11 @@ class Fields:
         """Mark fields as understood that do not change the shape."""
         self.used.update(self.prefix + name for name in names)
 
+    def filled(self, defaults: dict[str, Any]) -> Fields:
+        """Return the same fields, with defaults where they are left out."""
+        stated = {name: value for name, value in self.data.items() if value is not None}
+        return Fields({**self.data, **defaults, **stated}, self.where, self.prefix, self.used)
+
     def part(self, *names: str) -> Fields:
         """Return the first of the nested objects that is stated, else an empty one."""
         for name in names:

@@ -8,17 +8,22 @@ from linkscale.workload.families import DENSE_FAMILIES
 from linkscale.workload.fields import Fields
 from linkscale.workload.hybrid_families import HYBRID_FAMILIES
 from linkscale.workload.layout import Shape
+from linkscale.workload.mamba_families import MAMBA_FAMILIES
 from linkscale.workload.moe_families import MOE_FAMILIES
+from linkscale.workload.recent_families import RECENT_FAMILIES
 from linkscale.workload.vision import TOWERS
 
 __all__ = ["FAMILIES", "NESTED", "TOWERS"]
 
-FAMILIES: dict[str, Callable[[Fields], Shape]] = {**DENSE_FAMILIES, **MOE_FAMILIES, **HYBRID_FAMILIES}
+DENSE = {**DENSE_FAMILIES, **RECENT_FAMILIES}
+SPARSE = {**MOE_FAMILIES, **HYBRID_FAMILIES, **MAMBA_FAMILIES}
+FAMILIES: dict[str, Callable[[Fields], Shape]] = {**DENSE, **SPARSE}
 """``model_type`` → its reader."""
 
-# What the text models of multimodal configurations are called, where they are no family of their own.
+# What the text models of multimodal configurations are called, and what files called a family before its class.
 FAMILIES |= {
     "qwen3_vl_moe_text": FAMILIES["qwen3_moe"], "qwen3_vl_text": FAMILIES["qwen3"],
+    "minimax_m1": FAMILIES["minimax"], "minimax_text_01": FAMILIES["minimax"],
 }  # fmt: skip
 
 NESTED = {

@@ -25,7 +25,8 @@ HARMLESS = re.compile(
     r"coef|loss|_dtype|_eps$|_iters|noise|jitter|overlap|_init|scal|method|score|scoring|_func$|prob|alpha|beta|"
     r"normali|renorm|_norm_|aux|_act$|hidden_act|theta|rope|feed_forward|no_repeat|cache|kernels|parallel|"
     r"cross_attention_hidden_size|^max_window_layers|use_sliding_window|_token|time_step|seq_|limit|capacity|"
-    r"router_type|_impl|backend|quant|^ep_|residual|multiplier|_step_|_weight$|drop|use_mamba|expert_dtype|share_for_mtp"
+    r"router_type|_impl|backend|quant|^ep_|residual|multiplier|_step_|_weight$|drop|use_mamba|expert_dtype|share_for_mtp|"
+    r"shared_moe_mode"
 )
 
 
