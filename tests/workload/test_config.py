@@ -117,12 +117,16 @@ def test_whole_floats_are_whole():
     ("mistral", "sliding_window", "sliding_window is missing; state its tokens, or null for none"),
     ("mistral", "num_key_value_heads", "num_key_value_heads is missing"),
     ("qwen3", "head_dim", "head_dim is missing"),
+    ("deepseek_v3", "q_lora_rank", "q_lora_rank is missing; state its features, or null"),
+    ("gpt_oss", "sliding_window", "sliding_window is missing; state its tokens, or null for none"),
+    ("deepseek_v4", "compress_ratios", "layer_types is missing; state the kind of every layer, or compress_ratios"),
+    ("nemotron_h", "layers_block_type", "layers_block_type is missing; state the kind of every layer"),
     ("gpt2", "n_positions", "n_positions is missing"),
     ("mpt", "no_bias", "no_bias is missing; state true or false"),
     ("mpt", "attn_config", "attn_config.alibi is missing; state true or false"),
 ])  # fmt: skip
 def test_what_classes_of_one_family_disagree_about_is_not_guessed(kind, left_out, said):
-    data = next(config for family, config in cases() if family == kind)
+    data = next(config for family, config in [*cases(), *sparse_cases()] if family == kind)
     with pytest.raises(InputError, match=said):
         from_config({k: v for k, v in data.items() if k != left_out}, "x")
 

@@ -23,8 +23,13 @@ from linkscale.workload.parts import (
 )
 
 
-def latent_shape(f: Fields, *, tied: bool = False) -> tuple[Shape, LatentAttention]:
-    """Return the plain fields of a model with latent attention, and its attention."""
+def latent_shape(f: Fields, *, tied: bool = False, stated: bool = True) -> tuple[Shape, LatentAttention]:
+    """Return the plain fields of a model with latent attention, and its attention.
+
+    ``stated``: the class has a query rank of its own, so that a file must say which, or null.
+    """
+    if stated and "q_lora_rank" not in f.data:
+        raise f.wrong("q_lora_rank", "is missing; state its features, or null for queries without a latent")
     heads = f.count("num_attention_heads")
     nope, rope = f.count("qk_nope_head_dim"), f.count("qk_rope_head_dim")
     bias = f.flag("attention_bias", False)
@@ -52,8 +57,6 @@ def deepseek_v2(f: Fields) -> Shape:
 def deepseek_v3(f: Fields) -> Shape:
     """DeepSeek-V3, R1 and Kimi-K2: latent attention, three layers dense, experts chosen by groups with a bias."""
     shape, mixer = latent_shape(f)
-    if not mixer.query_rank and "q_lora_rank" not in f.data:
-        raise f.wrong("q_lora_rank", "is missing; state its features, or null for queries without a latent")
     return deepseek_layers(f, shape, [mixer] * shape["layers"], first=3)
 
 
@@ -245,7 +248,7 @@ def _minimax_kind(layer: int, old: list[int] | None) -> str:
 
 def kimi_linear(f: Fields) -> Shape:
     """Kimi Linear: three Kimi delta nets to one latent attention without rotation, experts from the second layer on."""
-    shape, mixer = latent_shape(f)
+    shape, mixer = latent_shape(f, stated=False)
     net, kinds = _kimi_delta(f, shape["layers"])
     shape["positions"] = "none"
     moe = routed(f, ("num_experts",), "moe_intermediate_size", top_k=_first(f, "num_experts_per_token"))

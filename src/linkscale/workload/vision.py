@@ -95,11 +95,8 @@ def llama4(f: Fields, text_hidden: int) -> Tower:
     hidden, patch = f.count("hidden_size"), f.count_or(14, "patch_size")
     rows = (f.count_or(448, "image_size") // patch) ** 2 + 1
     middle, out = f.count_or(4096, "projector_input_dim"), f.count_or(4096, "projector_output_dim")
-    shuffled = int(hidden / f.share("pixel_shuffle_ratio", 0.5) ** 2)
     heads, ffn = f.count("num_attention_heads"), f.count("intermediate_size")
     layers = f.count("num_hidden_layers")
-    # Its adapter takes intermediate_size features in; what the pixel shuffle yields must be as many.
-    width = ffn if ffn != shuffled else shuffled
     return _tower(
         layers, _block(hidden, heads, ffn),
         (
@@ -107,7 +104,7 @@ def llama4(f: Fields, text_hidden: int) -> Tower:
             _norm("first norm", hidden),
         ),
         (
-            _norm("last norm", hidden), _joint("adapter up", middle, width, bias=False),
+            _norm("last norm", hidden), _joint("adapter up", middle, ffn, bias=False),
             _joint("adapter down", out, middle, bias=False),
             _joint("joint", text_hidden, f.count_or(out, "vision_output_dim"), bias=False),
         ),
