@@ -210,6 +210,19 @@ def test_causal_windows_count_every_pair_once(seq_len, window):
     assert abs(counted - pairs) <= seq_len / 2
 
 
+@pytest.mark.parametrize("name", ["deepseek-v3", "nemotron-3-nano", "gpt-oss-20b", "mistral-7b", "llama-3.1-8b"])
+def test_models_of_other_depths(name):
+    """Fewer layers are the first ones, more are the last ones again; the rest of the model stays."""
+    arch = load_architecture(name)
+    shallow, deep = arch.with_layers(3), arch.with_layers(arch.layers + 2)
+    assert (shallow.layers, deep.layers) == (3, arch.layers + 2)
+    assert shallow.order == arch.order[:3]
+    assert deep.order[: arch.layers] == arch.order
+    assert arch.with_layers(arch.layers) == arch
+    assert params(shallow) < params(arch) < params(deep)
+    assert sum(group.count for group in decoder(deep).groups) == deep.layers
+
+
 @given(shapes)
 def test_layers_add_up(shape):
     one = msgspec.structs.replace(load_architecture("llama-3.1-8b"), **shape)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 from linkscale.workload.parts import Dense, LayerKind, SelfAttention, Tower
@@ -102,6 +104,15 @@ class Architecture(Model, frozen=True):
             raise InputError(f"{self.name}: order lists {len(self.order)} layers; there are {self.layers}")
         if not all(0 <= kind < len(self.kinds) for kind in self.order):
             raise InputError(f"{self.name}: order names a kind of layer beyond the {len(self.kinds)} there are")
+
+    def with_layers(self, layers: int) -> Architecture:
+        """Return the same model cut to its first layers, or made deeper by more of its last ones."""
+        if not self.kinds:
+            return msgspec.structs.replace(self, layers=layers, windowed_layers=min(self.windowed_layers, layers))
+        order = self.order
+        while len(order) < layers:
+            order += order[-(layers - len(order)) :]
+        return msgspec.structs.replace(self, layers=layers, order=order[:layers])
 
     def layer_kinds(self) -> tuple[tuple[int, LayerKind], ...]:
         """Return how many layers there are of each kind."""
