@@ -31,7 +31,9 @@ def test_gpipe_has_the_bubble_of_1f1b_and_holds_all_micro_batches() -> None:
     layout = {"tp": 1, "pp": 4, "dp": 1, "global_batch": 16, "arch": EVEN}
     one, gpipe = estimate(**layout), estimate(**layout, schedule="gpipe")
     assert gpipe.breakdown_s["bubble"][0] == one.breakdown_s["bubble"][0]
-    assert gpipe.memory.activations[0] == pytest.approx(4 * one.memory.activations[0])
+    micro_batch = (gpipe.memory.activations[0] - one.memory.activations[0]) / (16 - 4)
+    working = one.memory.activations[0] - 4 * micro_batch
+    assert 0 < working < micro_batch
 
 
 def test_messages_are_sent_vpp_times_as_often() -> None:

@@ -44,6 +44,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("precision", str, ("--precision",), "Type of the matrix products.", ("fp16", "bf16", "fp8")),
     Flag("attention", str, ("--attention",), "How attention runs.", ("flash", "unfused")),
     Flag("compile", bool, ("--compile/--no-compile",), "Memory-bound operations fused by a compiler."),
+    Flag("fused_loss", bool, ("--fused-loss/--no-fused-loss",), "Cross entropy in one kernel, without fp32 logits."),
     Flag("grad_dtype", str, ("--grad-dtype",), "Type in which gradients are reduced.", _DTYPES),
     Flag("param_dtype", str, ("--param-dtype",), "Type in which parameters are gathered.", _DTYPES),
     Flag("compression", str, ("--compression",), "Compression of gradients.",

@@ -28,6 +28,12 @@ from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, Norm
 EAGER_ELEMENTWISE = 5.0 / 3.0
 EAGER_NORM = 2.0
 
+# What backward keeps of the tensors between kernels, in bytes per element, is said of 16 bits with a residual stream
+# in 16 bits. Under autocast (DistributedDataParallel) the residual stream stays fp32, and every linear layer that
+# reads a norm's output keeps its own 16-bit copy. An RMS norm written in PyTorch operations upcasts: backward keeps
+# the fp32 copy and the normalised values besides; a layer norm is one kernel everywhere and keeps its input.
+HALF_BYTES = 2.0
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -74,8 +80,12 @@ class OpsCost:
     """Activations kept for backward when nothing is recomputed."""
     attention_saved_bytes: Number = 0.0
     """The part of them that only the attention core needs (scores, probabilities)."""
-    gemm_output_bytes: Number = 0.0
+    product_bytes: list[FloatArray] = field(default_factory=list)
+    """Outputs of the matrix products, in order, separate ones apart."""
     attention_output_bytes: Number = 0.0
+    """Attention's output and its log-sum-exp."""
+    gradient_bytes: Number = 0.0
+    """Gradients of activations alive at once where most are: those of one operation's inputs."""
     column_dgrad_s: list[FloatArray] = field(default_factory=list)
     column_wgrad_s: list[FloatArray] = field(default_factory=list)
     width: int = 0
@@ -126,10 +136,10 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     total.wgrad_s += op.copies * wgrad
     total.forward_ops += op.copies
     total.backward_ops += 2 * op.copies
-    total.gemm_output_bytes += op.copies * 2.0 * tokens * n
+    total.product_bytes += [op.copies * HALF_BYTES * tokens * n * (width / op.n) for width in op.parts or (op.n,)]
     if op.saves_input:
         held = part.region_tokens("sequence") * op.k if op.shard != "row" else tokens * k
-        total.saved_bytes += op.copies * in_bytes * held
+        total.saved_bytes += op.copies * in_bytes * held * _casts(op, part.choices)
     if op.shard == "column" and op.saves_input:
         total.column_dgrad_s.append(dgrad)
         total.column_wgrad_s.append(wgrad)
@@ -149,7 +159,8 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
     qkv = op.heads * op.qk_dim + op.kv_heads * (op.qk_dim + op.v_dim)
     total.saved_bytes += 2.0 * qkv * part.tokens / part.tp + score_bytes
     total.attention_saved_bytes += score_bytes
-    total.attention_output_bytes += 2.0 * op.heads * op.v_dim * part.tokens / part.tp
+    outputs = HALF_BYTES * op.heads * op.v_dim * part.tokens / part.tp
+    total.attention_output_bytes += outputs + (score_bytes if dev.attention is not None else 0.0)
 
 
 def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionTime, Number]:
@@ -179,7 +190,7 @@ def _add_norm(total: OpsCost, op: Norm, part: Slice, dev: Device) -> None:
     total.forward_ops += passes
     total.backward_ops += 2 * passes
     if op.saves_input:
-        total.saved_bytes += 2.0 * elements
+        total.saved_bytes += _norm_saves(op, part.choices) * elements
 
 
 def _add_elementwise(total: OpsCost, op: Elementwise, part: Slice, dev: Device) -> None:
@@ -192,7 +203,9 @@ def _add_elementwise(total: OpsCost, op: Elementwise, part: Slice, dev: Device) 
     total.dgrad_s += passes * backward * tokens / dev.memory_bytes_per_s
     total.forward_ops += passes
     total.backward_ops += passes
-    total.saved_bytes += (2.0 * op.saves + op.mask_bytes) * tokens
+    saves = op.saves + (op.saves_between if _eager(part.choices) else 0)
+    total.saved_bytes += (HALF_BYTES * saves + op.mask_bytes) * tokens
+    total.gradient_bytes = np.maximum(total.gradient_bytes, HALF_BYTES * op.reads * tokens)
 
 
 def _add_embedding(total: OpsCost, op: Embedding, part: Slice, dev: Device) -> None:
@@ -207,3 +220,26 @@ def _add_embedding(total: OpsCost, op: Embedding, part: Slice, dev: Device) -> N
 def _eager(choices: Choices) -> bool:
     """Whether memory-bound operations run as written; Megatron ships fused kernels, others need a compiler."""
     return choices.stack != "megatron" and not choices.compile
+
+
+def residual_bytes(choices: Choices) -> float:
+    """Bytes of one element of the residual stream."""
+    return 4.0 if autocast(choices) else HALF_BYTES
+
+
+def autocast(choices: Choices) -> bool:
+    """Whether weights stay fp32 and each operation casts what it reads."""
+    return choices.stack == "ddp"
+
+
+def _casts(op: Gemm, choices: Choices) -> float:
+    """Copies of a linear layer's input: under autocast each of several products casts the norm's fp32 output."""
+    separate = autocast(choices) and _eager(choices) and op.shard == "column"
+    return float(len(op.parts)) if separate and op.parts else 1.0
+
+
+def _norm_saves(op: Norm, choices: Choices) -> float:
+    """Bytes per element that a norm keeps for backward."""
+    if op.kind == "layernorm" or not _eager(choices):
+        return residual_bytes(choices)
+    return 4.0 + residual_bytes(choices)

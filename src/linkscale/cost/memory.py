@@ -7,11 +7,12 @@ Sources: Rajbhandari et al. 2020 (ZeRO: what each stage shards); Korthikanti et 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from linkscale.cost.kernels import FloatArray, Number
-from linkscale.cost.layer import OpsCost, Slice
+from linkscale.cost.layer import OpsCost, Slice, autocast, residual_bytes
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 
 # CUDA context and libraries; NCCL's buffers of one communicator (channels x peers x 4 MiB x protocols); and the
@@ -22,41 +23,115 @@ FRAGMENTATION = 0.05
 # fp32 master weight and two fp32 moments. The fp32 copy of 16-bit gradients lives only in the optimizer step, when
 # activations are gone.
 ADAM_BYTES = 12.0
-# Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
-# loss keeps the fp32 probabilities too.
-LOGIT_BYTES = {"written": 16.0, "fused": 12.0}
+# Bytes per logit at the peak, in the backward of the loss. Written out: the fp32 log-probabilities kept for backward,
+# their gradient and the logits' gradient in fp32; the 16-bit logits are gone by then. Fused: the 16-bit logits and
+# their gradient.
+LOGIT_BYTES = {"written": 12.0, "fused": 4.0}
+
+Moment = Literal["loss", "first", "last", "root"]
+"""When a GPU may be fullest: in the loss, in the backward of the last layer (the first to run backward) or of the first
+layer, and when the gradients of embedding and output projection are exchanged at the end."""
+
+
+@dataclass(frozen=True)
+class StageParams:
+    """Parameters of one stage on one tensor-parallel rank."""
+
+    total: Number
+    layer: Number
+    """Of one layer, the unit that is gathered and reduced at once."""
+    root: Number
+    """Of embedding, final norm and output projection, which fully sharded stacks gather together and keep gathered."""
+    head: Number
 
 
 @dataclass(frozen=True)
 class StateBytes:
-    """Bytes of model state on one GPU."""
+    """Bytes of model state on one GPU; ``idle``: what the pools of communication streams hold unused meanwhile."""
 
     weights: Number
     gradients: Number
     optimizer: Number
+    idle: Number
 
 
-def state_bytes(params: Number, unit_params: Number, shards: Number, choices: Choices) -> StateBytes:
-    """Bytes of ``params`` parameters held by a group of ``shards`` ranks.
+def moments(choices: Choices) -> tuple[Moment, ...]:
+    """Return when the fullest moment may be: where gradients only appear in backward, its end can be that."""
+    return ("loss", "first", "last", "root") if _from_torch(choices) else ("loss", "first")
 
-    ``unit_params``: parameters of the largest unit gathered at once (one layer) where weights are sharded.
-    Adam keeps two fp32 moments; mixed precision an fp32 master copy, which for fully sharded stacks *is* the
-    weight, so that their weights count 4 bytes sharded plus the 16-bit units in flight.
+
+def state_bytes(params: StageParams, shards: Number, choices: Choices, moment: Moment, again: FloatArray) -> StateBytes:
+    """Bytes of a stage's state held by a group of ``shards`` ranks; ``again``: gradients of earlier micro-batches exist.
+
+    Adam keeps two fp32 moments and mixed precision fp32 weights: the weights themselves in PyTorch's own stacks (4 bytes,
+    sharded where they are, and 16-bit copies while in use), a master copy elsewhere.
     """
-    grad = DTYPE_BYTES[choices.grad_dtype]
+    gradients, idle = _gradients(params, shards, choices, moment, again)
+    whole, replicas = params.total, 1.0 if choices.sharding == "none" else shards
     match choices.sharding:
-        case "none":
-            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params)
-        case "zero1":
-            return StateBytes(2.0 * params, grad * params, ADAM_BYTES * params / shards)
-        case "zero2":
-            held = grad * params if choices.no_sync else grad * params / shards + grad * unit_params
-            return StateBytes(2.0 * params, held, ADAM_BYTES * params / shards)
         case "zero3" | "hsdp":
-            # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
-            weights = 4.0 * params / shards + 2.0 * 2.0 * unit_params
-            whole = grad * params if choices.no_sync else 2.0 * unit_params
-            return StateBytes(weights, 4.0 * params / shards + whole, 8.0 * params / shards)
+            gathered = np.minimum(2.0 * whole, _gathered(params, moment))
+            return StateBytes(4.0 * whole / shards + gathered, gradients, 8.0 * whole / shards, idle)
+        case "none" if autocast(choices):
+            return StateBytes(4.0 * whole + _casts(params, choices, moment), gradients, 8.0 * whole, idle)
+        case "zero2" if _from_torch(choices):
+            return StateBytes(4.0 * whole / shards + 2.0 * whole, gradients, 8.0 * whole / shards, idle)
+        case _:
+            return StateBytes(2.0 * whole, gradients, ADAM_BYTES * whole / replicas, idle)
+
+
+def _from_torch(choices: Choices) -> bool:
+    """Whether gradients are freed after each step (``zero_grad``), and the fp32 weights are the model's own."""
+    return choices.stack in ("fsdp2", "fsdp1", "ddp")
+
+
+def _gathered(params: StageParams, moment: Moment) -> Number:
+    """16-bit weights gathered: the root throughout; in backward a layer, the next one and its exchanged buffer."""
+    layers = 3.0 if moment in ("first", "last") else 0.0
+    return 2.0 * (params.root + layers * params.layer)
+
+
+def _casts(params: StageParams, choices: Choices, moment: Moment) -> Number:
+    """16-bit copies of the weights that autocast makes, kept for backward unless the layers run again."""
+    if choices.recompute == "none" and moment in ("loss", "first"):
+        return 2.0 * (params.total - params.root + params.head)
+    return 2.0 * (params.head + (0.0 if moment in ("loss", "root") else params.layer))
+
+
+def _gradients(
+    params: StageParams, shards: Number, choices: Choices, moment: Moment, again: FloatArray
+) -> tuple[Number, Number]:
+    """Bytes of gradients, and of their idle pools."""
+    grad, whole = DTYPE_BYTES[choices.grad_dtype], params.total
+    done = np.where(again, 1.0, 1.0 if moment in ("last", "root") else 0.0)
+    if choices.sharding in ("none", "zero1"):
+        # DistributedDataParallel reduces copies of the gradients, in buckets that stay.
+        buckets = done * grad * whole if choices.stack == "ddp" else 0.0
+        return grad * whole + buckets, 0.0
+    fully = choices.sharding != "zero2" or _from_torch(choices)
+    shard = (4.0 if fully else grad) * whole / shards
+    held = done * shard if _from_torch(choices) else shard
+    if choices.no_sync:
+        # Whole gradients of all layers wait for the last micro-batch.
+        unreduced = grad * whole * np.where(again, 1.0, 0.0) + 2.0 * params.layer
+    else:
+        unreduced = _exchanged(params, grad, choices, moment)
+    gradients = np.minimum(held + unreduced, np.maximum(4.0, grad) * whole) if not choices.no_sync else held + unreduced
+    # Gathered and reduced buffers live in the pools of their own streams: a pool never shrinks, nor lends.
+    idle = shard - held + np.maximum(2.0 * params.root, 4.0 * params.layer) if choices.stack == "fsdp2" else 0.0
+    return gradients, idle
+
+
+def _exchanged(params: StageParams, grad: float, choices: Choices, moment: Moment) -> Number:
+    """A unit's gradient as backward left it (16 bits) and as it is reduced; the head's waits for its root."""
+    match moment:
+        case "loss":
+            return 0.0 * params.layer
+        case "root":
+            return (2.0 + grad) * params.root
+        case "first" | "last":
+            waiting = params.head if _from_torch(choices) else 0.0
+            return (2.0 + grad) * params.layer + 2.0 * waiting
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:
@@ -67,18 +142,22 @@ def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArra
             kept = kept - cost.attention_saved_bytes
         else:
             # Per-operation checkpointing keeps the input, attention's output and every second product.
-            products = 0.5 * cost.gemm_output_bytes + cost.attention_output_bytes
-            kept = np.minimum(kept, checkpoint_bytes(part, hidden) + products)
+            kept = np.minimum(kept, checkpoint_bytes(part, hidden) + _kept_products(cost, part.choices))
     return np.asarray(kept)
+
+
+def _kept_products(cost: OpsCost, choices: Choices) -> Number:
+    """The first, third, fifth ... product and attention; a compiler drops the last product, which nothing needs."""
+    products = cost.product_bytes[:-1] if choices.compile else cost.product_bytes
+    return sum(products[::2]) + cost.attention_output_bytes
 
 
 def checkpoint_bytes(part: Slice, hidden: int) -> FloatArray:
     """Bytes of one layer's input, all that full recomputation keeps."""
-    return 2.0 * hidden * part.region_tokens("sequence")
+    return residual_bytes(part.choices) * hidden * part.region_tokens("sequence")
 
 
 def logits_bytes(part: Slice, vocab: int, shard_vocab: bool) -> FloatArray:
-    """Peak bytes of logits and loss on the last stage; Megatron's loss works in place, others fuse when compiled."""
+    """Peak bytes of logits and loss on the last stage."""
     rows = vocab / part.tp if shard_vocab else np.full_like(part.tp, vocab)
-    fused = part.choices.compile or part.choices.stack == "megatron"
-    return part.tokens * rows * LOGIT_BYTES["fused" if fused else "written"]
+    return part.tokens * rows * LOGIT_BYTES["fused" if part.choices.fused_loss else "written"]

@@ -83,6 +83,10 @@ class Units:
     whole_activation_bytes: FloatArray
     """What one layer holds while its backward runs, recomputed or not."""
     checkpoint_bytes: FloatArray
+    gradient_bytes: FloatArray
+    """Gradients of activations inside a layer while its backward runs."""
+    embedding_kept_bytes: FloatArray
+    head_kept_bytes: FloatArray
     logits_bytes: FloatArray
 
 
@@ -100,11 +104,12 @@ def units(
     hidden = costs[0][1].width
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
     params = [local_params(g.ops, part.tp) for g in decoder.groups]
-    embedding = ops_cost(decoder.embeddings, part, dev)
+    embedding, head = ops_cost(decoder.embeddings, part, dev), _head_cost(decoder, part, head_dev)
+    none = np.zeros_like(part.tp)
     return Units(
         layer=_mean_time(weights, times),
         embedding=_edge_time(embedding, part, exchanges[0], dev, forward=True),
-        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, forward=False),
+        head=_edge_time(head, part, exchanges[0], dev, forward=False),
         exchange=exchanges[0],
         context=contexts[0],
         layer_params=_mean(weights, params),
@@ -114,6 +119,9 @@ def units(
         activation_bytes=_mean(weights, kept),
         whole_activation_bytes=_mean(weights, [np.asarray(c.saved_bytes) for _, c in costs]),
         checkpoint_bytes=checkpoint_bytes(part, hidden),
+        gradient_bytes=_mean(weights, [c.gradient_bytes + none for _, c in costs]),
+        embedding_kept_bytes=embedding.saved_bytes + none,
+        head_kept_bytes=head.saved_bytes + none,
         logits_bytes=logits_bytes(part, decoder.head.n, decoder.head.shard == "column"),
     )
 

@@ -201,6 +201,7 @@ class _Resolver:
             precision=self.precision(),
             attention=self._known_or("attention", record.attention),
             compile=self.default("compile"),
+            fused_loss=self.default("fused_loss"),
             grad_dtype=self.default("grad_dtype"),
             param_dtype=self.default("param_dtype"),
             overlap_grad_reduce=self.default("overlap_grad_reduce"),

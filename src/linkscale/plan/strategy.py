@@ -46,6 +46,8 @@ class Choices(Model, frozen=True):
     attention: AttentionKernel = "flash"
     compile: bool = False
     """torch.compile or an equivalent fusion of memory-bound operations."""
+    fused_loss: bool = False
+    """A loss that makes its gradient from the 16-bit logits in one kernel (a compiled or chunked cross entropy)."""
     grad_dtype: CommDtype = "fp32"
     """Type in which gradients are accumulated and reduced."""
     param_dtype: CommDtype = "bf16"

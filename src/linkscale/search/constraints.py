@@ -37,6 +37,7 @@ class Constraints(Model, frozen=True):
     precision: Precision | None = None
     attention: AttentionKernel | None = None
     compile: bool | None = None
+    fused_loss: bool | None = None
     grad_dtype: CommDtype | None = None
     param_dtype: CommDtype | None = None
     compression: Compression | None = None

@@ -81,7 +81,10 @@ def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
 def _attention(arch: Architecture, window: int | None) -> tuple[Op, ...]:
     queries, pairs = arch.heads * arch.head_dim, arch.kv_heads * arch.head_dim
     ops: list[Op] = [
-        Gemm(name="qkv", n=queries + 2 * pairs, k=arch.hidden, shard="column", bias=arch.qkv_bias),
+        Gemm(
+            name="qkv", n=queries + 2 * pairs, k=arch.hidden, shard="column", bias=arch.qkv_bias,
+            parts=(queries, pairs, pairs),
+        ),  # fmt: skip
         *_qk_norms(arch),
     ]
     if arch.positions == "rope":
@@ -107,10 +110,16 @@ def _qk_norms(arch: Architecture) -> tuple[Op, ...]:
 
 
 def _mlp(arch: Architecture, *, saves_input: bool = True) -> tuple[Op, ...]:
-    wide = arch.ffn_hidden * (2 if arch.gated_mlp else 1)
+    parts = (arch.ffn_hidden,) * (2 if arch.gated_mlp else 1)
+    wide, between = sum(parts), arch.ffn_hidden if arch.gated_mlp else 0
     return (
-        Gemm(name="up", n=wide, k=arch.hidden, shard="column", bias=arch.mlp_bias, saves_input=saves_input),
-        Elementwise(name=arch.activation, reads=wide, writes=arch.ffn_hidden, saves=wide, region="tensor"),
+        Gemm(
+            name="up", n=wide, k=arch.hidden, shard="column", bias=arch.mlp_bias, saves_input=saves_input, parts=parts
+        ),
+        Elementwise(
+            name=arch.activation, reads=wide, writes=arch.ffn_hidden, saves=wide, saves_between=between,
+            region="tensor",
+        ),  # fmt: skip
         Gemm(name="down", n=arch.hidden, k=arch.ffn_hidden, shard="row", bias=arch.mlp_bias),
     )
 

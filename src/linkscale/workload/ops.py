@@ -21,7 +21,8 @@ class Gemm(Model, frozen=True, tag="gemm"):
 
     ``shard``: ``column`` splits n over tp (input needs gathering), ``row`` splits k (output needs reducing),
     ``none`` is replicated. ``saves_input``: whether its input is kept for backward here (False where another
-    operation keeps the same tensor, e.g. the up projection beside the gate projection).
+    operation keeps the same tensor, e.g. the up projection beside the gate projection). ``parts``: widths of the
+    separate products that read this input where a framework does not stack them, in order (empty: one of width n).
     """
 
     name: str
@@ -31,6 +32,7 @@ class Gemm(Model, frozen=True, tag="gemm"):
     bias: bool = False
     copies: int = 1
     saves_input: bool = True
+    parts: tuple[int, ...] = ()
 
 
 class Attention(Model, frozen=True, tag="attention"):
@@ -66,7 +68,8 @@ class Norm(Model, frozen=True, tag="norm"):
 class Elementwise(Model, frozen=True, tag="elementwise"):
     """A memory-bound operation, in elements per token: reads, writes, and what backward keeps.
 
-    ``fusable``: compiled or fused stacks merge it into its neighbour.
+    ``fusable``: compiled or fused stacks merge it into its neighbour. ``saves_between``: what backward keeps besides
+    where it runs as written, one kernel after the other (a gated MLP's activated gate, before the product).
     """
 
     name: str
@@ -75,6 +78,7 @@ class Elementwise(Model, frozen=True, tag="elementwise"):
     saves: int
     region: Region
     fusable: bool = True
+    saves_between: int = 0
     mask_bytes: int = 0
     """Bytes per token of a dropout mask, written forward and read backward."""
 
