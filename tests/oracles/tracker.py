@@ -92,11 +92,11 @@ def two_steps(run: Run, mesh: Any) -> tuple[dict[Any, int], float]:
     if not isinstance(model, FSDPModule):
         tracker.track_external(model, optimizer)
     with tracker:
-        step(model, ids, run)
+        step(model, ids, run, tracker)
         optimizer.step()
         optimizer.zero_grad()
         forget_peak(tracker)
-        step(model, ids, run)
+        step(model, ids, run, tracker)
         (peak,) = tracker.get_tracker_snapshot("peak").values()
     buckets = reducer_bytes(model) if isinstance(model, DistributedDataParallel) else 0.0
     return peak, buckets
@@ -109,12 +109,12 @@ def forget_peak(tracker: Any) -> None:
 
 
 def reducer_bytes(model: Any) -> float:
-    """Bytes of the buckets that the reducer allocates out of the tracker's sight."""
-    sizes = model._get_ddp_logging_data()["rebuilt_bucket_sizes"]
+    """Bytes of the reducer's buckets, which the tracker takes for activations once the hook touches them."""
+    sizes = model._get_ddp_logging_data()["bucket_sizes"]
     return float(sum(int(size) for size in sizes.split(",")))
 
 
-def step(model: Any, ids: Any, run: Run) -> None:
+def step(model: Any, ids: Any, run: Run, tracker: Any) -> None:
     """Forward and backward of one global batch."""
     wrapped = run.precision == "bf16" and run.sharding in ("none", "ddp")
     for last in range(run.micro_batches):
@@ -125,6 +125,7 @@ def step(model: Any, ids: Any, run: Run) -> None:
             loss = torch.nn.functional.cross_entropy(logits.float(), ids.flatten())
         del logits
         loss.backward()
+        tracker.reset_mod_stats()
 
 
 def mesh_of(run: Run) -> Any:
@@ -182,7 +183,6 @@ def selective_contexts() -> Any:
 def by_cause(snapshot: dict[Any, int], buckets: float) -> Peak:
     """Sum a snapshot's categories."""
     named = {str(getattr(key, "value", key)).split(".")[-1]: float(size) for key, size in snapshot.items()}
-    if __import__("os").environ.get("RAW"): print({k: round(v / 2**20) for k, v in named.items()})
 
     def of(*names: str) -> float:
         return sum(named.get(name, 0.0) for name in names)
@@ -192,6 +192,6 @@ def by_cause(snapshot: dict[Any, int], buckets: float) -> Peak:
         unsharded=of("Unsharded Param", "All Gather"),
         gradients=of("Sharded Grad", "Unsharded Grad", "Reduce Scatter", "Gradient") + buckets,
         optimizer=of("OptState", "Optstate"),
-        activations=of("Activation", "Temp", "Inputs", "Buffer"),
-        total=named["Total"] + buckets,
+        activations=of("Activation", "Temp", "Inputs", "Buffer") - buckets,
+        total=named["Total"],
     )

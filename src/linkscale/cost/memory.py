@@ -25,12 +25,12 @@ FRAGMENTATION = 0.05
 ADAM_BYTES = 12.0
 # Bytes per logit at the peak, in the backward of the loss. Written out: the fp32 log-probabilities kept for backward,
 # their gradient and the logits' gradient in fp32; the 16-bit logits are gone by then. Fused: the 16-bit logits and
-# their gradient.
-LOGIT_BYTES = {"written": 12.0, "fused": 4.0}
+# their gradient. DTensor's vocabulary-parallel loss takes one step more.
+LOGIT_BYTES = {"written": 12.0, "fused": 4.0, "vocabulary-parallel": 16.0}
 
-Moment = Literal["loss", "first", "last", "root"]
-"""When a GPU may be fullest: in the loss, in the backward of the last layer (the first to run backward) or of the first
-layer, and when the gradients of embedding and output projection are exchanged at the end."""
+Moment = Literal["loss", "first", "second", "last", "root"]
+"""When a GPU may be fullest: in the loss; in the backward of the first layer to run it, of the second (the first one's
+gradients are being reduced) or of the last; when gradients of embedding and output projection are reduced at the end."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class StateBytes:
 
 def moments(choices: Choices) -> tuple[Moment, ...]:
     """Return when the fullest moment may be: where gradients only appear in backward, its end can be that."""
-    return ("loss", "first", "last", "root") if _from_torch(choices) else ("loss", "first")
+    return ("loss", "first", "second", "last", "root") if _from_torch(choices) else ("loss", "first")
 
 
 def state_bytes(params: StageParams, shards: Number, choices: Choices, moment: Moment, again: FloatArray) -> StateBytes:
@@ -86,16 +86,17 @@ def _from_torch(choices: Choices) -> bool:
 
 
 def _gathered(params: StageParams, moment: Moment) -> Number:
-    """16-bit weights gathered: the root throughout; in backward a layer, the next one and its exchanged buffer."""
-    layers = 3.0 if moment in ("first", "last") else 0.0
+    """16-bit weights gathered: the root throughout; in backward a layer and the next one, if there is a next one."""
+    layers = {"first": 2.0, "second": 2.0, "last": 1.0}.get(moment, 0.0)
     return 2.0 * (params.root + layers * params.layer)
 
 
 def _casts(params: StageParams, choices: Choices, moment: Moment) -> Number:
-    """16-bit copies of the weights that autocast makes, kept for backward unless the layers run again."""
-    if choices.recompute == "none" and moment in ("loss", "first"):
+    """16-bit copies of the weights that autocast makes: cached to the end of forward, then kept for backward unless
+    the layers run again."""
+    if moment == "loss" or (choices.recompute == "none" and moment in ("first", "second")):
         return 2.0 * (params.total - params.root + params.head)
-    return 2.0 * (params.head + (0.0 if moment in ("loss", "root") else params.layer))
+    return 2.0 * (0.0 if moment == "root" else params.layer)
 
 
 def _gradients(
@@ -103,14 +104,15 @@ def _gradients(
 ) -> tuple[Number, Number]:
     """Bytes of gradients, and of their idle pools."""
     grad, whole = DTYPE_BYTES[choices.grad_dtype], params.total
-    done = np.where(again, 1.0, 1.0 if moment in ("last", "root") else 0.0)
+    done = np.where(again, whole, _done(params, choices, moment))
     if choices.sharding in ("none", "zero1"):
         # DistributedDataParallel reduces copies of the gradients, in buckets that stay.
-        buckets = done * grad * whole if choices.stack == "ddp" else 0.0
+        buckets = grad * done if choices.stack == "ddp" else 0.0
         return grad * whole + buckets, 0.0
     fully = choices.sharding != "zero2" or _from_torch(choices)
-    shard = (4.0 if fully else grad) * whole / shards
-    held = done * shard if _from_torch(choices) else shard
+    size = 4.0 if fully else grad
+    shard = size * whole / shards
+    held = size * done / shards if _from_torch(choices) else shard
     if choices.no_sync:
         # Whole gradients of all layers wait for the last micro-batch.
         unreduced = grad * whole * np.where(again, 1.0, 0.0) + 2.0 * params.layer
@@ -122,16 +124,32 @@ def _gradients(
     return gradients, idle
 
 
+def _done(params: StageParams, choices: Choices, moment: Moment) -> Number:
+    """Parameters whose gradients are complete, of a step's first micro-batch."""
+    match moment:
+        case "loss" | "first":
+            return params.head * (1.0 if autocast(choices) and moment == "first" else 0.0)
+        case "second":
+            return params.layer + (params.head if autocast(choices) else 0.0)
+        case "last":
+            waiting = params.root - params.head if autocast(choices) else params.root
+            return np.maximum(0.0, params.total - params.layer - waiting)
+        case "root":
+            return params.total
+
+
 def _exchanged(params: StageParams, grad: float, choices: Choices, moment: Moment) -> Number:
-    """A unit's gradient as backward left it (16 bits) and as it is reduced; the head's waits for its root."""
+    """The last unit's gradient while it is reduced; the head's, as backward left it in 16 bits, waits for its root."""
+    waiting = 2.0 * params.head if _from_torch(choices) else 0.0
     match moment:
         case "loss":
             return 0.0 * params.layer
+        case "first":
+            return waiting + (0.0 if _from_torch(choices) else grad * params.layer)
+        case "second" | "last":
+            return grad * params.layer + waiting
         case "root":
             return (2.0 + grad) * params.root
-        case "first" | "last":
-            waiting = params.head if _from_torch(choices) else 0.0
-            return (2.0 + grad) * params.layer + 2.0 * waiting
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:
@@ -160,4 +178,7 @@ def checkpoint_bytes(part: Slice, hidden: int) -> FloatArray:
 def logits_bytes(part: Slice, vocab: int, shard_vocab: bool) -> FloatArray:
     """Peak bytes of logits and loss on the last stage."""
     rows = vocab / part.tp if shard_vocab else np.full_like(part.tp, vocab)
-    return part.tokens * rows * LOGIT_BYTES["fused" if part.choices.fused_loss else "written"]
+    if part.choices.fused_loss:
+        return part.tokens * rows * LOGIT_BYTES["fused"]
+    cut = (part.tp > 1) & shard_vocab & (part.choices.stack == "fsdp2")
+    return part.tokens * rows * np.where(cut, LOGIT_BYTES["vocabulary-parallel"], LOGIT_BYTES["written"])

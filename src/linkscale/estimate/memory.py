@@ -106,6 +106,8 @@ class _Stage:
     kept: FloatArray
     kept_before: FloatArray
     """Without the micro-batch whose backward ends."""
+    layer: FloatArray
+    """What one layer keeps."""
     working: FloatArray
     """What the layer whose backward runs holds besides: what was recomputed, and gradients of activations."""
     head_kept: FloatArray
@@ -125,7 +127,7 @@ def _stage(unit: Units, n: Numbers, place: Place, choices: Choices) -> _Stage:
     gradients = unit.gradient_bytes + 2.0 * unit.checkpoint_bytes
     return _Stage(
         params=params, kept=chunks * per_chunk, kept_before=np.maximum(0.0, chunks - 1.0) * per_chunk,
-        working=working + gradients, head_kept=place.head * unit.head_kept_bytes,
+        layer=held, working=working + gradients, head_kept=place.head * unit.head_kept_bytes,
         logits=place.head * unit.logits_bytes,
     )  # fmt: skip
 
@@ -139,7 +141,8 @@ def _at(
     activations = {
         "loss": stage.kept + stage.head_kept,
         "first": stage.kept + stage.working,
-        "last": stage.kept_before + unit.activation_bytes + stage.working,
+        "second": np.maximum(0.0, stage.kept - stage.layer) + stage.working,
+        "last": stage.kept_before + stage.layer + stage.working,
         "root": stage.kept_before,
     }[moment]
     return MemoryBytes(
