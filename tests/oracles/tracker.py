@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 import msgspec
@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts  # noqa: E402
 
-from tests.oracles.llama import Layer, Llama  # noqa: E402
+from tests.oracles.llama import Llama  # noqa: E402
 
 aten = torch.ops.aten
 
@@ -34,9 +34,9 @@ aten = torch.ops.aten
 class Run(msgspec.Struct, frozen=True):
     """One setting of a real training step."""
 
+    family: Literal["written", "llama", "gpt2"] = "written"
     sharding: Literal["none", "ddp", "zero2", "zero3", "hsdp"] = "zero3"
     recompute: Literal["none", "selective", "full"] = "none"
-    precision: Literal["bf16", "fp32"] = "bf16"
     reduce: Literal["fp32", "bf16"] = "fp32"
     ranks: int = 8
     vocab: int = 32000
@@ -71,6 +71,7 @@ def fake_group(ranks: int) -> Iterator[None]:
         dist.destroy_process_group()
 
 
+@cache
 def tracked(run: Run) -> Peak:
     """Run two real steps under the tracker and return the second one's peak before its optimizer step."""
     real = run.sharding == "ddp"  # its reducer reads gradients' addresses
@@ -83,9 +84,10 @@ def tracked(run: Run) -> Peak:
 
 def two_steps(run: Run, mesh: Any) -> tuple[dict[Any, int], float]:
     """Warm up, then track."""
-    model = Llama(run.vocab, run.hidden, run.layers, run.heads, run.kv_heads, run.ffn, run.seq)
-    checkpointed(model, run.recompute)
-    model = sharded(model, run, mesh)
+    model, blocks = built(run)
+    if run.recompute != "none":
+        checkpointed(model, type(blocks[0]), run.recompute)
+    model = sharded(model, blocks, run, mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     ids = torch.zeros(run.micro_batch, run.seq, dtype=torch.long)
     tracker: Any = FSDPMemTracker(model, optimizer) if isinstance(model, FSDPModule) else MemTracker()
@@ -102,6 +104,29 @@ def two_steps(run: Run, mesh: Any) -> tuple[dict[Any, int], float]:
     return peak, buckets
 
 
+def built(run: Run) -> tuple[Any, Any]:
+    """Return a model and its layers: written for these tests, or a class of transformers."""
+    if run.family == "written":
+        model: Any = Llama(run.vocab, run.hidden, run.layers, run.heads, run.kv_heads, run.ffn, run.seq)
+        return model, model.layers
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed: no real model classes")
+    if run.family == "gpt2":
+        config = transformers.GPT2Config(
+            vocab_size=run.vocab, n_positions=run.seq, n_embd=run.hidden, n_layer=run.layers, n_head=run.heads,
+            n_inner=run.ffn, activation_function="gelu_pytorch_tanh", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+            tie_word_embeddings=False, attn_implementation="sdpa",
+        )  # fmt: skip
+        model = transformers.GPT2LMHeadModel(config)
+        return model, model.transformer.h
+    config = transformers.LlamaConfig(
+        vocab_size=run.vocab, hidden_size=run.hidden, num_hidden_layers=run.layers, num_attention_heads=run.heads,
+        num_key_value_heads=run.kv_heads, intermediate_size=run.ffn, max_position_embeddings=run.seq,
+        attn_implementation="sdpa",
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config)
+    return model, model.model.layers
+
+
 def forget_peak(tracker: Any) -> None:
     """Start the search for the fullest moment anew."""
     tracker.reset_mod_stats()
@@ -116,24 +141,26 @@ def reducer_bytes(model: Any) -> float:
 
 def step(model: Any, ids: Any, run: Run, tracker: Any) -> None:
     """Forward and backward of one global batch."""
-    wrapped = run.precision == "bf16" and run.sharding in ("none", "ddp")
+    wrapped = run.sharding in ("none", "ddp")
     for last in range(run.micro_batches):
         if isinstance(model, FSDPModule):
             model.set_is_last_backward(last == run.micro_batches - 1)
         with torch.autocast("cpu", torch.bfloat16) if wrapped else nullcontext():
-            logits = model(ids).flatten(0, 1)
+            found = model(ids) if run.family == "written" else model(ids, use_cache=False).logits
+            logits = found.flatten(0, 1)
             loss = torch.nn.functional.cross_entropy(logits.float(), ids.flatten())
-        del logits
+        del found, logits
         loss.backward()
         tracker.reset_mod_stats()
 
 
 def mesh_of(run: Run) -> Any:
+    """Return the ranks that shard, and under HSDP those that replicate."""
     shape, names = ((2, run.ranks // 2), ("replica", "shard")) if run.sharding == "hsdp" else ((run.ranks,), ("shard",))
     return init_device_mesh("cpu", shape, mesh_dim_names=names)
 
 
-def sharded(model: Any, run: Run, mesh: Any) -> Any:
+def sharded(model: Any, blocks: Any, run: Run, mesh: Any) -> Any:
     """Return the model wrapped as its users wrap it."""
     if run.sharding == "none":
         return model
@@ -141,10 +168,9 @@ def sharded(model: Any, run: Run, mesh: Any) -> Any:
         model = DistributedDataParallel(model)
         model.register_comm_hook(None, unreduced)
         return model
-    dtype = torch.bfloat16 if run.precision == "bf16" else torch.float32
-    policy = MixedPrecisionPolicy(dtype, torch.float32 if run.reduce == "fp32" else torch.bfloat16)
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32 if run.reduce == "fp32" else torch.bfloat16)
     wrap = partial(fully_shard, mesh=mesh, mp_policy=policy, reshard_after_forward=run.sharding != "zero2")
-    for layer in model.layers:
+    for layer in blocks:
         wrap(layer)
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
@@ -156,13 +182,11 @@ def unreduced(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.
     return done
 
 
-def checkpointed(model: Any, recompute: str) -> None:
+def checkpointed(model: Any, kind: type, recompute: str) -> None:
     """Recompute whole layers, or all but every second product and attention."""
-    if recompute == "none":
-        return
     contexts = {"context_fn": selective_contexts} if recompute == "selective" else {}
     wrapper = partial(checkpoint_wrapper, preserve_rng_state=False, **contexts)
-    apply_activation_checkpointing(model, wrapper, check_fn=lambda module: isinstance(module, Layer))
+    apply_activation_checkpointing(model, wrapper, check_fn=lambda module: isinstance(module, kind))
 
 
 def selective_contexts() -> Any:
