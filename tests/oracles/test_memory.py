@@ -1,4 +1,4 @@
-"""Peak memory against PyTorch itself: real training steps under its memory tracker, by sharding, recompute and precision.
+"""Peak memory against PyTorch itself: real training steps under its memory tracker, by sharding and recompute.
 
 The tracker sees every storage that a step allocates on fake tensors, so that models have their real sizes. It is read
 at the fullest moment of forward and backward once optimizer states exist.
@@ -72,8 +72,9 @@ def estimated(run: Run) -> MemoryBytes:
 
 
 def named(run: Run) -> str:
-    changed = {f: getattr(run, f) for f in ("family", "sharding", "recompute", "reduce", "hidden", "micro_batch", "ranks")}
-    return "-".join(map(str, changed.values()))
+    """Return a name for a run."""
+    told = ("family", "sharding", "recompute", "reduce", "hidden", "micro_batch", "ranks")
+    return "-".join(str(getattr(run, field)) for field in told)
 
 
 def check(run: Run) -> None:
@@ -96,7 +97,7 @@ def test_peak_of_every_setting(run: Run) -> None:
 
 
 def test_states_and_gathered_weights_are_those_of_the_tracker() -> None:
-    """At the loss nothing of the layers is gathered and no gradient exists: parameters must agree to the byte's order."""
+    """At the loss nothing of the layers is gathered and no gradient exists: parameters must agree."""
     run = Run(sharding="zero3", layers=4)
     found, expected = tracked(run), estimated(run)
     assert float(expected.weights[0]) == pytest.approx(found.params + found.unsharded, rel=0.01)

@@ -1,7 +1,5 @@
 """Peak memory of real training steps: PyTorch's own tracker over fake tensors, on one rank of a fake process group."""
 
-
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, autocast, residual_bytes
@@ -28,9 +29,10 @@ ADAM_BYTES = 12.0
 # their gradient. DTensor's vocabulary-parallel loss takes one step more.
 LOGIT_BYTES = {"written": 12.0, "fused": 4.0, "vocabulary-parallel": 16.0}
 
+BoolArray = npt.NDArray[np.bool_]
 Moment = Literal["loss", "first", "second", "last", "root"]
 """When a GPU may be fullest: in the loss; in the backward of the first layer to run it, of the second (the first one's
-gradients are being reduced) or of the last; when gradients of embedding and output projection are reduced at the end."""
+gradients are being reduced) or of the last; at the end, when those of embedding and output projection are reduced."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,11 @@ def moments(choices: Choices) -> tuple[Moment, ...]:
     return ("loss", "first", "second", "last", "root") if _from_torch(choices) else ("loss", "first")
 
 
-def state_bytes(params: StageParams, shards: Number, choices: Choices, moment: Moment, again: FloatArray) -> StateBytes:
-    """Bytes of a stage's state held by a group of ``shards`` ranks; ``again``: gradients of earlier micro-batches exist.
+def state_bytes(params: StageParams, shards: Number, choices: Choices, moment: Moment, again: BoolArray) -> StateBytes:
+    """Bytes of a stage's state held by a group of ``shards`` ranks; ``again``: earlier micro-batches left gradients.
 
-    Adam keeps two fp32 moments and mixed precision fp32 weights: the weights themselves in PyTorch's own stacks (4 bytes,
-    sharded where they are, and 16-bit copies while in use), a master copy elsewhere.
+    Adam keeps two fp32 moments and mixed precision fp32 weights: in PyTorch's own stacks the weights themselves
+    (4 bytes, sharded where they are, and 16-bit copies while in use), elsewhere a master copy.
     """
     gradients, idle = _gradients(params, shards, choices, moment, again)
     whole, replicas = params.total, 1.0 if choices.sharding == "none" else shards
@@ -92,15 +94,17 @@ def _gathered(params: StageParams, moment: Moment) -> Number:
 
 
 def _casts(params: StageParams, choices: Choices, moment: Moment) -> Number:
-    """16-bit copies of the weights that autocast makes: cached to the end of forward, then kept for backward unless
-    the layers run again."""
+    """16-bit copies that autocast makes of the weights.
+
+    Cached to the end of forward, then kept for backward unless the layers run again.
+    """
     if moment == "loss" or (choices.recompute == "none" and moment in ("first", "second")):
         return 2.0 * (params.total - params.root + params.head)
     return 2.0 * (0.0 if moment == "root" else params.layer)
 
 
 def _gradients(
-    params: StageParams, shards: Number, choices: Choices, moment: Moment, again: FloatArray
+    params: StageParams, shards: Number, choices: Choices, moment: Moment, again: BoolArray
 ) -> tuple[Number, Number]:
     """Bytes of gradients, and of their idle pools."""
     grad, whole = DTYPE_BYTES[choices.grad_dtype], params.total
@@ -115,10 +119,9 @@ def _gradients(
     held = size * done / shards if _from_torch(choices) else shard
     if choices.no_sync:
         # Whole gradients of all layers wait for the last micro-batch.
-        unreduced = grad * whole * np.where(again, 1.0, 0.0) + 2.0 * params.layer
+        gradients = held + grad * whole * np.where(again, 1.0, 0.0) + 2.0 * params.layer
     else:
-        unreduced = _exchanged(params, grad, choices, moment)
-    gradients = np.minimum(held + unreduced, np.maximum(4.0, grad) * whole) if not choices.no_sync else held + unreduced
+        gradients = np.minimum(held + _exchanged(params, grad, choices, moment), 4.0 * whole)
     # Gathered and reduced buffers live in the pools of their own streams: a pool never shrinks, nor lends.
     idle = shard - held + np.maximum(2.0 * params.root, 4.0 * params.layer) if choices.stack == "fsdp2" else 0.0
     return gradients, idle

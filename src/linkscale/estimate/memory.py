@@ -132,9 +132,7 @@ def _stage(unit: Units, n: Numbers, place: Place, choices: Choices) -> _Stage:
     )  # fmt: skip
 
 
-def _at(
-    stage: _Stage, moment: Moment, unit: Units, n: Numbers, groups: DpGroups, choices: Choices
-) -> MemoryBytes:
+def _at(stage: _Stage, moment: Moment, unit: Units, n: Numbers, groups: DpGroups, choices: Choices) -> MemoryBytes:
     shards = np.where(choices.sharding == "none", 1.0, groups.shard.size)
     state = state_bytes(stage.params, shards, choices, moment, n.micro_batches > 1)
     none = np.zeros_like(n.tp)

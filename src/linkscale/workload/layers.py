@@ -82,9 +82,13 @@ def _attention(arch: Architecture, window: int | None) -> tuple[Op, ...]:
     queries, pairs = arch.heads * arch.head_dim, arch.kv_heads * arch.head_dim
     ops: list[Op] = [
         Gemm(
-            name="qkv", n=queries + 2 * pairs, k=arch.hidden, shard="column", bias=arch.qkv_bias,
+            name="qkv",
+            n=queries + 2 * pairs,
+            k=arch.hidden,
+            shard="column",
+            bias=arch.qkv_bias,
             parts=(queries, pairs, pairs),
-        ),  # fmt: skip
+        ),
         *_qk_norms(arch),
     ]
     if arch.positions == "rope":
@@ -117,9 +121,13 @@ def _mlp(arch: Architecture, *, saves_input: bool = True) -> tuple[Op, ...]:
             name="up", n=wide, k=arch.hidden, shard="column", bias=arch.mlp_bias, saves_input=saves_input, parts=parts
         ),
         Elementwise(
-            name=arch.activation, reads=wide, writes=arch.ffn_hidden, saves=wide, saves_between=between,
+            name=arch.activation,
+            reads=wide,
+            writes=arch.ffn_hidden,
+            saves=wide,
+            saves_between=between,
             region="tensor",
-        ),  # fmt: skip
+        ),
         Gemm(name="down", n=arch.hidden, k=arch.ffn_hidden, shard="row", bias=arch.mlp_bias),
     )
 
