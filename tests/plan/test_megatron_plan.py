@@ -103,7 +103,8 @@ def test_models_that_are_not_priced_yet_are_refused_in_one_line(name):
         ("--micro-batch-size ${MBS}", "${MBS} is not set in the file; put a line MBS=<number> above it"),
         ("--tensor-model-parallel-size 3 --nproc-per-node 8", "8 GPUs do not divide by tp*pp = 3*1"),
         ("--pipeline-model-parallel-size 5 --num-layers-per-virtual-pipeline-stage 2", "24 layers do not divide"),
-        ("--context-parallel-size 2", "context parallelism is not priced yet"),
+        ("--context-parallel-size 3 --nproc-per-node 8", "8 GPUs do not divide by tp*cp*pp = 1*3*1"),
+        ("--cp-comm-type a2a+p2p", "'a2a+p2p' is not priced; p2p, all_gather or a2a would be"),
         ("--position-embedding-type relative", "'relative' is not priced"),
         ("--rotary-percent 2 --position-embedding-type rope", "'2' is no number from 0 to 1"),
     ],
@@ -118,3 +119,8 @@ def test_bad_values_are_told_with_their_line(text, says):
 def test_training_in_32_bits_is_refused():
     with pytest.raises(InputError, match="neither --bf16 nor --fp16"):
         plan_from_args(parse_megatron(SMALL))
+
+
+def test_context_parallelism_is_read_and_shares_the_gpus():
+    found = plan("--context-parallel-size 2 --cp-comm-type a2a --nproc-per-node 8 --nnodes 2").strategy
+    assert (found.cp, found.cp_comm, found.dp) == (2, "a2a", 8)

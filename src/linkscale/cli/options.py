@@ -63,7 +63,7 @@ FLAGS: tuple[Flag, ...] = (
          "Parameter gathering behind forward."),
     Flag("cp_comm", str, ("--cp-comm",), "How context-parallel ranks share keys and values.",
          ("p2p", "all_gather", "a2a")),
-    Flag("no_sync", bool, ("--no-sync/--sync",), "Fully sharded: reduce gradients after the last micro-batch only."),
+    Flag("no_sync", bool, ("--no-sync/--sync",), "Sharded gradients: reduce after the last micro-batch only."),
     Flag("overlap_p2p", bool, ("--overlap-p2p/--no-overlap-p2p",), "Pipeline sends behind compute."),
 )  # fmt: skip
 

@@ -27,8 +27,8 @@ FP8_COPY_BYTES = 2.0
 # Per-operation checkpointing keeps every second product of a layer and computes the others again.
 REPEATED_PRODUCTS = 0.5
 # Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
-# loss keeps the fp32 probabilities too.
-LOGIT_BYTES = {"written": 16.0, "fused": 12.0}
+# loss keeps the fp32 probabilities too. (What the loss moves, not keeps, is estimate.units.LOSS_BYTES.)
+LOGIT_BYTES = {"kept": 16.0, "in_place": 12.0}
 
 
 @dataclass(frozen=True)
@@ -90,5 +90,5 @@ def checkpoint_bytes(part: Slice, hidden: int) -> FloatArray:
 
 def logits_bytes(part: Slice, head: Gemm) -> FloatArray:
     """Peak bytes of logits and loss on the last stage; Megatron's loss works in place, others fuse when compiled."""
-    fused = part.choices.compile or part.choices.stack == "megatron"
-    return logits(part, head) * LOGIT_BYTES["fused" if fused else "written"]
+    in_place = part.choices.compile or part.choices.stack == "megatron"
+    return logits(part, head) * LOGIT_BYTES["in_place" if in_place else "kept"]

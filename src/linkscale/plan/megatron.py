@@ -11,12 +11,23 @@ from pathlib import Path
 from linkscale.base.errors import InputError
 from linkscale.plan.megatron_flags import NO_EFFECT, UNDERSTOOD
 from linkscale.plan.plan import Plan
-from linkscale.plan.strategy import AttentionKernel, CommDtype, Precision, Recompute, Sharding, Strategy, TpOverlap
+from linkscale.plan.strategy import (
+    AttentionKernel,
+    CommDtype,
+    CpComm,
+    Precision,
+    Recompute,
+    Sharding,
+    Strategy,
+    TpOverlap,
+)
 from linkscale.readers.megatron import Flag, MegatronArgs, read_megatron
 from linkscale.workload.architecture import Architecture, Positions
 
 # The GPT-2 vocabulary, which Megatron's examples train with.
 GPT2_VOCAB = 50257
+# Megatron's names of how context-parallel ranks meet each other's keys and values.
+CP_COMM: dict[str, CpComm] = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "a2a"}
 _UNSET = re.compile(r"\$\{?(\w+)")
 
 
@@ -112,20 +123,20 @@ def _refuse_unpriced(flags: _Flags) -> None:
             raise flags.wrong(flag, f"{name.replace('-', ' ')} is not priced yet; a plain decoder would be right")
     if flags.text("expert-model-parallel-size", "1") != "1":
         raise flags.wrong(flags.flags["expert-model-parallel-size"], "expert parallelism is not priced yet")
-    if flags.text("context-parallel-size", "1") != "1":
-        raise flags.wrong(flags.flags["context-parallel-size"], "context parallelism is not priced yet")
 
 
 def _strategy(flags: _Flags, gpus: int | None) -> Strategy:
     tp = flags.whole("tensor-model-parallel-size", 1)
     pp = flags.whole("pipeline-model-parallel-size", 1)
+    cp = flags.whole("context-parallel-size", 1)
     recompute, layers = _recompute(flags, pp)
     precision = _precision(flags)
     sharded = flags.on("use-distributed-optimizer") or flags.on("overlap-param-gather")
     grad_dtype = _grad_dtype(flags, precision)
     return Strategy(
         stack="megatron",
-        tp=tp, pp=pp, dp=_replicas(flags, tp, pp, gpus), vpp=_interleaving(flags, pp),
+        tp=tp, pp=pp, cp=cp, dp=_replicas(flags, tp, pp, cp, gpus), vpp=_interleaving(flags, pp),
+        cp_comm=_cp_comm(flags),
         micro_batch=flags.whole("micro-batch-size", 1),
         sequence_parallel=flags.on("sequence-parallel") and tp > 1,
         sharding=_sharding(flags, sharded),
@@ -146,20 +157,29 @@ def _sharding(flags: _Flags, sharded: bool) -> Sharding:
     return "zero3" if flags.on("use-megatron-fsdp") or flags.on("use-custom-fsdp") else "zero1" if sharded else "none"
 
 
-def _replicas(flags: _Flags, tp: int, pp: int, gpus: int | None) -> int:
+def _cp_comm(flags: _Flags) -> CpComm:
+    kind = flags.text("cp-comm-type", "p2p")
+    if kind not in CP_COMM:
+        raise flags.wrong(flags.flags["cp-comm-type"], f"{kind[:40]!r} is not priced; p2p, all_gather or a2a would be")
+    return CP_COMM[kind]
+
+
+def _replicas(flags: _Flags, tp: int, pp: int, cp: int, gpus: int | None) -> int:
+    model = tp * cp * pp
+    degrees = f"tp*cp*pp = {tp}*{cp}*{pp}" if cp > 1 else f"tp*pp = {tp}*{pp}"
     if gpus is None and "nproc-per-node" in flags.flags:
         gpus = flags.whole("nproc-per-node", 1) * flags.whole("nnodes", 1)
-        if gpus < tp * pp:
+        if gpus < model:
             # The published examples name one node and leave the rest to the reader.
-            flags.assumptions.append(f"the launcher names {gpus} GPUs, fewer than tp*pp = {tp * pp}: dp = 1 assumed")
+            name = degrees.split(" = ", maxsplit=1)[0]
+            flags.assumptions.append(f"the launcher names {gpus} GPUs, fewer than {name} = {model}: dp = 1 assumed")
             return 1
     if gpus is None:
         flags.assumptions.append("dp: the arguments name no number of GPUs, so it is what the cluster leaves")
         return 1
-    if gpus % (tp * pp):
-        where = flags.args.where
-        raise InputError(f"{where}: {gpus} GPUs do not divide by tp*pp = {tp}*{pp}; change the GPUs or the degrees")
-    return gpus // (tp * pp)
+    if gpus % model:
+        raise InputError(f"{flags.args.where}: {gpus} GPUs do not divide by {degrees}; change the GPUs or the degrees")
+    return gpus // model
 
 
 def _interleaving(flags: _Flags, pp: int) -> int:

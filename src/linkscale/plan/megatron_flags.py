@@ -8,7 +8,7 @@ _UNDERSTOOD = """
     num-layers hidden-size num-attention-heads ffn-hidden-size kv-channels group-query-attention num-query-groups
     swiglu position-embedding-type max-position-embeddings untie-embeddings-and-output-weights disable-bias-linear
     normalization vocab-size padded-vocab-size make-vocab-size-divisible-by seq-length micro-batch-size
-    global-batch-size tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size
+    global-batch-size tensor-model-parallel-size pipeline-model-parallel-size context-parallel-size cp-comm-type
     expert-model-parallel-size num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank
     sequence-parallel use-distributed-optimizer use-megatron-fsdp use-custom-fsdp overlap-grad-reduce
     overlap-param-gather no-overlap-p2p-communication no-async-tensor-model-parallel-allreduce tp-comm-overlap
