@@ -15,8 +15,8 @@ from linkscale.workload import load_architecture, packaged_config, packaged_mode
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "models.md"
 TABLE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
-HEAD = "| model | parameters | layers | width | heads | FLOPs per token | at length | equal to class |\n"
-RULE = "|---|--:|--:|--:|--:|--:|--:|---|\n"
+HEAD = "| model | parameters | active | layers | width | heads | FLOPs per token | at length | equal to class |\n"
+RULE = "|---|--:|--:|--:|--:|--:|--:|--:|---|\n"
 
 
 def main() -> None:
@@ -33,31 +33,62 @@ def main() -> None:
 def row(summary: ModelSummary, cls: str) -> str:
     """Return one line of the table; heads of keys and values stand behind those of queries."""
     arch = summary.architecture
+    active = "all" if summary.active_params == summary.params else f"{summary.active_params / 1e9:.2f} B"
     heads = f"{arch.heads}" if arch.kv_heads == arch.heads else f"{arch.heads}/{arch.kv_heads}"
     cells = (
-        summary.model, f"{summary.params:,}", arch.layers, f"{arch.hidden:,}", heads,
+        summary.model, f"{summary.params:,}", active, arch.layers, f"{arch.hidden:,}", heads,
         f"{summary.flops_per_token.training:.4g}", f"{summary.seq_len:,}", f"`{cls}`" if cls else "",
     )  # fmt: skip
     return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
 
 
+# transformers' MPT has neither biases nor learned positions, and it has no class of Grok-1.
+NO_CLASS = re.compile(r"mpt-(125m|350m|760m|1b|3b|13b|70b)|grok-1")
+# Families whose class comes with their weights: the class whose layer theirs is.
+STAND_INS = {"kimi_k2": "deepseek_v3", "mimo": "qwen2"}
+# Text models that have no class without their tower.
+ALONE = {"qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe"}
+
+
 def real_class(name: str) -> str:
     """Return the name of the class that holds as many parameters, or "" where there is none of this shape."""
+    if NO_CLASS.fullmatch(name):
+        return ""
+    data, counted = packaged_config(name), summarize(load_architecture(name))
+    classes = [built(_text(data), counted.params, name)]
+    if counted.tower_params:
+        classes.append(built(data, counted.params + sum(counted.tower_params.values()), name, tower=True))
+    return "`, `".join(classes)
+
+
+def _text(data: dict[str, Any]) -> dict[str, Any]:
+    if "text_config" not in data:
+        return data
+    text = {"tie_word_embeddings": data.get("tie_word_embeddings", False), **data["text_config"]}
+    return {**text, "model_type": ALONE.get(text["model_type"], text["model_type"])}
+
+
+def built(data: dict[str, Any], counted: int, name: str, *, tower: bool = False) -> str:
+    """Build the class without storage and return its name; fail where it holds another number of parameters."""
     import torch
     import transformers
 
-    data = packaged_config(name)
-    if data["model_type"] == "mpt" and not data["no_bias"]:
-        return ""  # transformers' MPT has neither biases nor learned positions
-    config: Any = transformers.AutoConfig.for_model(
-        data["model_type"], **{k: v for k, v in data.items() if k not in ("_source", "model_type")}
-    )
+    auto: Any = transformers.AutoModelForImageTextToText if tower else transformers.AutoModelForCausalLM
+    config: Any = transformers.AutoConfig.for_model(**_own_class(data))
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
-    counted, real = summarize(load_architecture(name)).params, sum(p.numel() for p in model.parameters())
+        model = auto.from_config(config)
+    real = sum(p.numel() for p in model.parameters())
     if counted != real:
         raise SystemExit(f"{name}: {counted:,} parameters here, {real:,} in {type(model).__name__}")
     return type(model).__name__
+
+
+def _own_class(data: dict[str, Any]) -> dict[str, Any]:
+    fields = {k: v for k, v in data.items() if k != "_source"}
+    fields["model_type"] = STAND_INS.get(fields["model_type"], fields["model_type"])
+    if "text_config" in fields:
+        fields["text_config"] = _own_class(fields["text_config"])
+    return fields
 
 
 if __name__ == "__main__":

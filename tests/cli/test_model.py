@@ -28,6 +28,22 @@ def test_the_page_names_the_counts(capsys):
     assert "in sequences of 8,192 tokens" in out
 
 
+@pytest.mark.parametrize(("name", "words"), [
+    ("deepseek-v3", ["37.55 B of them active", "8 of 256 experts of 2,048 from 4 of 8 groups and 2,048 shared",
+                     "latent attention, 128 heads of 128+64", "3 × MLP of 18,432", "one further token predicted"]),
+    ("gpt-oss-20b", ["12 × 64 heads of 64, 8 for keys and values · window of 128 · sinks"]),
+    ("kimi-k2.5", ["vision tower", "471,143,920", "taken as frozen"]),
+    ("nemotron-3-ultra", ["48 × Mamba-2, 256 heads of 64", "inside 2,048 features", "scans too"]),
+    ("glm-5.2", ["57 ×", "2,048 keys chosen by an earlier layer"]),
+    ("deepseek-v4-flash", ["4 residual streams", "one key for every 128 tokens"]),
+])  # fmt: skip
+def test_the_page_tells_kinds_of_layers(capsys, name, words):
+    code, out, _ = said(capsys, name)
+    assert code == 0
+    flat = " ".join(out.split())
+    assert [word for word in words if word not in flat] == []
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_every_page_fits_its_columns(width, tmp_path):
     for name in packaged_models()[::3]:
@@ -39,7 +55,10 @@ def test_every_page_fits_its_columns(width, tmp_path):
         assert "…" not in text
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama-3.1-405b", "mistral-7b", "falcon-40b"])
+@pytest.mark.parametrize("name", [
+    "gpt2", "llama-3.1-405b", "mistral-7b", "falcon-40b", "deepseek-v3", "nemotron-3-ultra", "kimi-k2.5", "gpt-oss-20b",
+    "deepseek-v4-flash", "minimax-m2.5",
+])  # fmt: skip
 def test_the_document_keeps_its_schema_and_adds_up(capsys, name):
     code, out, err = said(capsys, name, "--json")
     assert (code, err) == (0, "")

@@ -13,6 +13,7 @@ from linkscale.base.errors import InputError
 from linkscale.workload import from_config, load_architecture, packaged_config, packaged_models
 from linkscale.workload.architecture import Architecture
 from tests.workload.families import LLAMA, cases
+from tests.workload.sparse_families import sparse_cases
 
 SAMPLES = Path(__file__).parents[1] / "data" / "models"
 DATA = {"model_type": "llama", **LLAMA}
@@ -33,6 +34,9 @@ def refused(text: str) -> str:
     ("gpt-3-6.7b", "gpt3-6.7b"), ("openai-community/gpt2-xl", "gpt2-xl"), ("Qwen/Qwen2.5-72B-Instruct", "qwen2.5-72b"),
     ("EleutherAI/gpt-neox-20b", "gpt-neox-20b"), ("tiiuae/falcon-180B-chat", "falcon-180b"),
     ("nvidia/Nemotron-4-340B-Base", "nemotron-4-340b"), ("mistralai/Mistral-7B-v0.1", "mistral-7b"),
+    ("mistralai/Mixtral-8x22B-Instruct-v0.1", "mixtral-8x22b"), ("deepseek-ai/DeepSeek-V3-Base", "deepseek-v3"),
+    ("Qwen/Qwen3-235B-A22B-FP8", "qwen3-235b-a22b"), ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron-3-nano"),
+    ("xai-org/grok-1", "grok-1"), ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama-4-scout"),
 ])  # fmt: skip
 def test_a_packaged_model_has_many_spellings(text, name):
     assert load_architecture(text).name == name
@@ -93,7 +97,11 @@ def test_a_field_that_is_missing_is_named_with_the_file(tmp_path):
     ("hidden_act", 3, "hidden_act = 3; it must be a name"),
     ("model_type", "lama", "model_type 'lama' is not understood yet; did you mean 'llama'?"),
     ("model_type", 7, "model_type is missing"),
-    ("num_local_experts", 8, "a mixture of experts (num_local_experts) is not understood yet; dense decoders are"),
+    ("num_local_experts", 8, "num_local_experts (a mixture of experts) is not understood in a llama configuration"),
+    ("vision_config", {"depth": 2}, "vision_config (a tower beside the text) is not understood in a llama"),
+    ("mamba_d_state", 16, "mamba_d_state (a state-space layer) is not understood in a llama configuration"),
+    ("is_encoder_decoder", True, "is_encoder_decoder (an encoder) is not understood"),
+    ("model_type", "yi_34b", "model_type 'yi_34b' is not understood yet; 'llama' reads its fields: set model_type"),
 ])  # fmt: skip
 def test_wrong_values_get_one_line(tmp_path, field, value, said):
     path = tmp_path / "model.json"
@@ -109,12 +117,16 @@ def test_whole_floats_are_whole():
     ("mistral", "sliding_window", "sliding_window is missing; state its tokens, or null for none"),
     ("mistral", "num_key_value_heads", "num_key_value_heads is missing"),
     ("qwen3", "head_dim", "head_dim is missing"),
+    ("deepseek_v3", "q_lora_rank", "q_lora_rank is missing; state its features, or null"),
+    ("gpt_oss", "sliding_window", "sliding_window is missing; state its tokens, or null for none"),
+    ("deepseek_v4", "compress_ratios", "layer_types is missing; state the kind of every layer, or compress_ratios"),
+    ("nemotron_h", "layers_block_type", "layers_block_type is missing; state the kind of every layer"),
     ("gpt2", "n_positions", "n_positions is missing"),
     ("mpt", "no_bias", "no_bias is missing; state true or false"),
     ("mpt", "attn_config", "attn_config.alibi is missing; state true or false"),
 ])  # fmt: skip
 def test_what_classes_of_one_family_disagree_about_is_not_guessed(kind, left_out, said):
-    data = next(config for family, config in cases() if family == kind)
+    data = next(config for family, config in [*cases(), *sparse_cases()] if family == kind)
     with pytest.raises(InputError, match=said):
         from_config({k: v for k, v in data.items() if k != left_out}, "x")
 
@@ -130,18 +142,39 @@ def test_layer_types(layer_types, said):
         from_config({**data, "layer_types": layer_types}, "x")
 
 
-@pytest.mark.parametrize(("sample", "said"), [
-    ("mistralai__Mixtral-8x7B-v0.1", "a mixture of experts (num_local_experts, num_experts_per_tok)"),
-    ("deepseek-ai__DeepSeek-V3", "a mixture of experts (n_routed_experts, moe_intermediate_size"),
-    ("Qwen__Qwen3-30B-A3B", "a mixture of experts (num_experts"),
-    ("openai__gpt-oss-20b", "a mixture of experts (num_local_experts"),
-    ("XiaomiMiMo__MiMo-7B-Base", "multi-token prediction (num_nextn_predict_layers)"),
-    ("Qwen__Qwen3.5-27B", "a vision tower (vision_config, text_config)"),
-    ("meta-llama__Llama-4-Scout-17B-16E-Instruct", "a nested text model (text_config)"),
-    ("nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "a mixture of experts (n_routed_experts"),
+def test_fields_that_cost_nothing_are_not_in_the_way():
+    harmless = {
+        "router_aux_loss_coef": 0.1, "moe_router_dtype": "float32", "ep_size": 1, "chunk_size_feed_forward": 0,
+        "add_cross_attention": False, "num_experts": 0, "layer_types": ["full_attention"] * 3,
+    }  # fmt: skip
+    assert from_config({**DATA, **harmless}, "x") == from_config(DATA, "x")
+
+
+@pytest.mark.parametrize(("sample", "change", "said"), [
+    ("deepseek-ai__DeepSeek-V3", {"index_topk": 64}, "index_topk (sparse attention by an index) is not understood in a "
+     "deepseek_v3 configuration"),
+    ("mistralai__Mixtral-8x7B-v0.1", {"kv_lora_rank": 512}, "kv_lora_rank (latent attention) is not understood"),
+    ("deepseek-ai__DeepSeek-V3", {"n_group": 7}, "n_group = 7 does not divide 256 experts"),
+    ("deepseek-ai__DeepSeek-V3", {"moe_layer_freq": 2}, "moe_layer_freq beyond 1 is not understood"),
+    ("deepseek-ai__DeepSeek-V3", {"model_type": "ling_ultra"}, "reads its fields: set model_type to it if the layers"),
+    ("Qwen__Qwen3-30B-A3B", {"num_experts_per_tok": 200}, "num_experts_per_tok = 200, but there are 128 experts"),
+    ("openai__gpt-oss-20b", {"layer_types": ["full_attention"]}, "layer_types lists 1 layers, but the model has 24"),
+    ("Qwen__Qwen3.5-27B", {"text_config": None}, "text_config is missing; every qwen3_5 configuration nests"),
+    ("Qwen__Qwen3.5-27B", {"audio_config": {"depth": 1}}, "audio_config (a tower beside the text) is not understood"),
+    ("nvidia__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", {"hybrid_override_pattern": "MX"}, "holds 'X', which is not"),
+    ("deepseek-ai__DeepSeek-V4-Flash", {"compress_ratios": [8] * 44}, "compress_ratios holds 8, which is not"),
 ])  # fmt: skip
-def test_what_is_no_dense_decoder_is_refused_with_its_fields(sample, said):
-    assert said in refused(str(SAMPLES / f"{sample}.config.json"))
+def test_what_is_not_understood_of_a_sparse_model_is_named(tmp_path, sample, change, said):
+    data = {**json.loads((SAMPLES / f"{sample}.config.json").read_text()), **change}
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(data))
+    assert said in refused(str(path))
+
+
+def test_a_tower_that_is_left_out_is_said():
+    found = load_architecture(str(SAMPLES / "meta-llama__Llama-4-Scout-17B-16E-Instruct.config.json"))
+    assert found.towers == ()
+    assert found.notes == ("vision_config is left out: the text model alone",)
 
 
 def test_files_that_are_no_configuration(tmp_path):
@@ -170,7 +203,7 @@ json_values = st.recursive(
 )
 
 
-@given(st.sampled_from(cases()), st.data())
+@given(st.sampled_from([*cases(), *sparse_cases()]), st.data())
 def test_any_damage_is_either_read_or_refused(case, data):
     _, config = case
     field = data.draw(st.sampled_from(sorted(config)))

@@ -18,7 +18,13 @@ from linkscale.workload import (
     params,
     params_by_part,
 )
-from linkscale.workload.counts import attention_flops_per_token, matmul_flops_per_token
+from linkscale.workload.counts import (
+    attention_flops_per_token,
+    matmul_flops_per_token,
+    op_params,
+    prediction_flops_per_token,
+    prediction_params,
+)
 from linkscale.workload.ops import Attention, Elementwise, Gemm, Norm
 
 GPTS = ["gpt3-175b", "megatron-1.7b", "megatron-145.6b", "megatron-1008b", "megatron-22b", "megatron-530b"]
@@ -33,6 +39,72 @@ MPT_BILLIONS = {
 def test_mpt_has_the_parameters_that_its_authors_print(size, billions):
     # The source rounds to four decimals, some digits of which it has lost.
     assert params(load_architecture(f"mpt-{size}")) / 1e9 == pytest.approx(billions, abs=6e-5)
+
+
+# What authors print: billions of parameters, and of those active (the name, the model card or the report).
+PUBLISHED = {
+    "mixtral-8x7b": (46.7, 12.9), "mixtral-8x22b": (141, 39), "qwen3-30b-a3b": (30.5, 3.3),
+    "qwen3-235b-a22b": (235, 22), "qwen3-coder-480b-a35b": (480, 35), "deepseek-v2": (236, 21),
+    "deepseek-v2-lite": (15.7, 2.4), "deepseek-v3": (671, 37), "deepseek-r1": (671, 37), "kimi-k2": (1026, 32),
+    "gpt-oss-20b": (20.9, 3.6), "gpt-oss-120b": (116.8, 5.1), "grok-1": (314, 83), "llama-4-scout": (107.8, 17),
+    "llama-4-maverick": (400, 17), "minimax-m2.5": (229, 10), "nemotron-3-nano": (31.6, 3.6),
+    "nemotron-3-ultra": (550, 55), "glm-5": (744, 40), "deepseek-v4-flash": (284, 13),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "billions"), PUBLISHED.items())
+def test_active_parameters_are_those_that_authors_publish(name, billions):
+    """Authors round, to as few as two digits, and differ in whether a token's lookup counts: either may agree."""
+    arch, (total, active) = load_architecture(name), billions
+    assert params(arch) / 1e9 == pytest.approx(total, rel=0.006)
+    table = arch.vocab * arch.hidden
+    ours = [(active_params(arch) - less) / 1e9 for less in (0, table, 2 * table)]
+    rounded = 0.5 if active >= 10 else 0.05
+    assert any(abs(value - active) <= rounded * 1.2 for value in ours), ours
+
+
+def test_prediction_modules_are_what_authors_publish():
+    """DeepSeek-V3's files hold 14 B more, table and projection once again among them; MiMo-7B's hold 7.83 B."""
+    deepseek, mimo = load_architecture("deepseek-v3"), load_architecture("mimo-7b")
+    shared = 2 * deepseek.vocab * deepseek.hidden
+    assert (prediction_params(deepseek) + shared) / 1e9 == pytest.approx(14, abs=0.6)
+    assert (params(mimo) + prediction_params(mimo)) / 1e9 == pytest.approx(7.83, abs=0.005)
+    flops = prediction_flops_per_token(deepseek, 4096) - 2 * deepseek.vocab * deepseek.hidden
+    per_layer = flops_per_token(deepseek, 4096) / deepseek.layers
+    assert 0.9 < flops / per_layer < 1.3
+
+
+def test_absorbed_matrices_have_the_same_parameters_and_other_flops():
+    """DeepSeek-V2, section 2.1.2: keys and values of all heads become one; a query costs rank instead of head width."""
+    arch = load_architecture("deepseek-v3")
+    plain, folded = decoder(arch), decoder(arch, absorbed=True)
+    for one, other in zip(plain.groups, folded.groups, strict=True):
+        assert sum(map(op_params, one.ops)) == sum(map(op_params, other.ops))
+        (unfolded,) = (op for op in one.ops if isinstance(op, Attention))
+        (absorbed,) = (op for op in other.ops if isinstance(op, Attention))
+        assert (unfolded.qk_dim, unfolded.v_dim, unfolded.kv_heads) == (192, 128, 128)
+        assert (absorbed.qk_dim, absorbed.v_dim, absorbed.kv_heads) == (576, 512, 1)
+
+
+@given(st.integers(1, 300), st.integers(1, 64), st.integers(1, 64), st.integers(1, 32))
+def test_keys_against_masks_drawn_pair_by_pair(seq, window, selected, ratio):
+    """Windows, chunks, chosen and compressed keys, counted on a mask; the continuous form is half a key off a query."""
+
+    def attention(**fields):
+        return Attention(heads=1, kv_heads=1, qk_dim=1, v_dim=1, **fields)
+
+    queries = range(seq)
+    chunks = sum(q % window + 1 for q in queries) / seq
+    chosen = sum(min(q + 1, selected) for q in queries) / seq
+    assert attention(selected=selected).keys(seq, causal=True) == pytest.approx(chosen, abs=0.5)
+    assert attention(chunk=window).keys(seq - seq % window or window, causal=True) <= window
+    if seq % window == 0:
+        assert attention(chunk=window).keys(seq, causal=True) == pytest.approx(chunks, abs=0.5)
+    near = sum(min(q + 1, window) for q in queries) / seq
+    far = sum(min(q // ratio, selected) for q in queries) / seq
+    both = attention(window=window, compressed=ratio, selected=selected).keys(seq, causal=True)
+    # A compressed key is there only when its tokens are all past: up to one less than the continuous form has.
+    assert near + far - 0.5 <= both <= near + far + 1.5
 
 
 @pytest.mark.parametrize("name", GPTS)
@@ -116,10 +188,11 @@ CHECKPOINTS = {
 CARDS = {
     "llama-2-7b": 6.74, "llama-3.2-1b": 1.23, "llama-3.2-3b": 3.21, "mistral-7b": 7.24, "mpt-7b": 6.65,
     "qwen2.5-7b": 7.61, "qwen2.5-14b": 14.7, "qwen3-14b": 14.8, "nemotron-4-15b": 15.6, "falcon-40b": 41.3,
-    **{f"mpt-{size}": billions for size, billions in MPT_BILLIONS.items()},
+    "gpt-oss-20b": 20.9, **{f"mpt-{size}": billions for size, billions in MPT_BILLIONS.items()},
 }  # fmt: skip
 SIZE = re.compile(r"-(\d+(?:\.\d+)?)([mbt])$")
-SIZED = {name: found.groups() for name in packaged_models() if (found := SIZE.search(name))}
+# MiMo's name is its class of size, not its count; the real class checks it.
+SIZED = {name: found.groups() for name in packaged_models() if name != "mimo-7b" and (found := SIZE.search(name))}
 
 
 @pytest.mark.parametrize(("name", "count"), CHECKPOINTS.items())
@@ -173,6 +246,19 @@ def test_causal_windows_count_every_pair_once(seq_len, window):
     per_pair = 4 * arch.heads * arch.head_dim
     counted = attention_flops_per_token(arch, seq_len, causal=True) * seq_len / per_pair
     assert abs(counted - pairs) <= seq_len / 2
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3", "nemotron-3-nano", "gpt-oss-20b", "mistral-7b", "llama-3.1-8b"])
+def test_models_of_other_depths(name):
+    """Fewer layers are the first ones, more are the last ones again; the rest of the model stays."""
+    arch = load_architecture(name)
+    shallow, deep = arch.with_layers(3), arch.with_layers(arch.layers + 2)
+    assert (shallow.layers, deep.layers) == (3, arch.layers + 2)
+    assert shallow.order == arch.order[:3]
+    assert deep.order[: arch.layers] == arch.order
+    assert arch.with_layers(arch.layers) == arch
+    assert params(shallow) < params(arch) < params(deep)
+    assert sum(group.count for group in decoder(deep).groups) == deep.layers
 
 
 @given(shapes)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from linkscale.estimate.model import summarize
 from linkscale.workload import load_architecture, packaged_models
-from linkscale.workload.families import FAMILIES
+from linkscale.workload.registry import FAMILIES, TOWERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "models.md"
 
@@ -25,5 +25,5 @@ def test_the_table_is_fresh():
 def test_every_family_is_named():
     listed = PAGE.read_text().split("## What is read")[1].split("Nothing is guessed")[0]
     assert {word.strip("`") for word in listed.replace(".", "").replace(",", "").split() if "`" in word} == {
-        "model_type", *FAMILIES
+        "model_type", *FAMILIES, *TOWERS
     }  # fmt: skip

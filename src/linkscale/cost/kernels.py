@@ -21,30 +21,33 @@ Number = FloatArray | float
 TILES = ((256.0, 128.0, 1.0), (128.0, 256.0, 1.0), (128.0, 128.0, 0.95), (128.0, 64.0, 0.8), (64.0, 64.0, 0.65))
 
 
-def tile_efficiency(m: Number, n: Number, sm_count: float) -> FloatArray:
-    """Share of the matrix units that an (m, n) output keeps busy: edge tiles and the last wave are part empty.
+def tile_efficiency(m: Number, n: Number, sm_count: float, groups: Number = 1.0) -> FloatArray:
+    """Share of the matrix units that (m, n) outputs keep busy: edge tiles and the last wave are part empty.
+
+    ``groups`` products run in one kernel, whose tiles share its waves.
 
     Source: tile and wave quantisation, stas00/ml-engineering:training/performance (time steps with ceil(tiles/SMs)).
     """
     best: Number = 0.0
     for rows, columns, rate in TILES:
-        tiles = np.ceil(m / rows) * np.ceil(n / columns)
+        tiles = groups * (np.ceil(m / rows) * np.ceil(n / columns))
         waves = np.ceil(tiles / sm_count)
-        best = np.maximum(best, rate * (m * n) / (waves * sm_count * (rows * columns)))
+        best = np.maximum(best, rate * (groups * (m * n)) / (waves * sm_count * (rows * columns)))
     return np.asarray(best)
 
 
 def gemm_s(
-    m: Number, n: Number, k: Number, dev: Device, flops_per_s: float, *, in_bytes: float = 2.0, out_bytes: float = 2.0
-) -> FloatArray:
-    """Seconds of an (m, k) @ (k, n) product: ``fixed + max(FLOPs / (rate * eff(m, n, k)), bytes / memory rate)``.
+    m: Number, n: Number, k: Number, dev: Device, flops_per_s: float, *, in_bytes: float = 2.0, out_bytes: float = 2.0,
+    groups: Number = 1.0,
+) -> FloatArray:  # fmt: skip
+    """Seconds of ``groups`` (m, k) @ (k, n) products: ``fixed + max(FLOPs / (rate * eff(m, n, k)), bytes / memory)``.
 
     ``in_bytes`` and ``out_bytes`` are per element of the operands and of the result (read and written where
     the result is accumulated).
     """
-    efficiency = tile_efficiency(m, n, dev.sm_count) * (k / (k + dev.k_half))
-    compute = (2.0 * m * n * k) / (flops_per_s * efficiency)
-    moved = in_bytes * (m * k + k * n) + out_bytes * (m * n)
+    efficiency = tile_efficiency(m, n, dev.sm_count, groups) * (k / (k + dev.k_half))
+    compute = groups * (2.0 * m * n * k) / (flops_per_s * efficiency)
+    moved = groups * (in_bytes * (m * k + k * n) + out_bytes * (m * n))
     return dev.kernel_fixed_s + np.maximum(compute, moved / dev.memory_bytes_per_s)
 
 

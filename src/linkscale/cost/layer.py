@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from linkscale.cost.device import Device, attention_rate
+from linkscale.cost.experts import ExpertsCost, experts_cost, router_cost
 from linkscale.cost.kernels import (
     AttentionTime,
     FloatArray,
@@ -20,8 +21,23 @@ from linkscale.cost.kernels import (
     unfused_attention_s,
 )
 from linkscale.cost.params import local_columns
+from linkscale.cost.scans import ScanCost, convolution_cost, index_cost, scan_cost
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
-from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, Norm, Op
+from linkscale.workload.ops import (
+    Attention,
+    Conv1d,
+    Elementwise,
+    Embedding,
+    Experts,
+    Gemm,
+    Index,
+    MixStreams,
+    Norm,
+    Op,
+    Router,
+    Scan,
+    Weights,
+)
 
 # Passes over memory of eager PyTorch relative to fused kernels. SwiGLU: silu reads and writes, the product
 # reads two and writes one: 5 passes against 3. A norm written in PyTorch operations upcasts, squares, averages,
@@ -97,24 +113,38 @@ def ops_cost(ops: Iterable[Op], part: Slice, dev: Device) -> OpsCost:
     """Price operations one after the other on one GPU."""
     total = OpsCost()
     for op in ops:
-        match op:
-            case Gemm():
-                _add_gemm(total, op, part, dev)
-            case Attention():
-                _add_attention(total, op, part, dev)
-            case Norm():
-                _add_norm(total, op, part, dev)
-            case Elementwise():
-                _add_elementwise(total, op, part, dev)
-            case Embedding():
-                _add_embedding(total, op, part, dev)
+        _add(total, op, part, dev)
     return total
+
+
+def _add(total: OpsCost, op: Op, part: Slice, dev: Device) -> None:
+    match op:
+        case Gemm():
+            _add_gemm(total, op, part, dev)
+        case Attention():
+            _add_attention(total, op, part, dev)
+        case Norm():
+            _add_norm(total, op, part, dev)
+        case Elementwise():
+            _add_elementwise(total, op, part, dev)
+        case Embedding():
+            _add_embedding(total, op, part, dev)
+        case Router() | Experts():
+            _add_experts(total, op, part, dev)
+        case MixStreams():
+            _add_elementwise(total, _mixing(op), part, dev)
+        case Scan() | Conv1d() | Index():
+            _add_scan(total, _scan(op, part, dev))
+        case Weights():  # read with the tensors beside them: nothing of their own
+            pass
 
 
 def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     n = local_columns(op, part.tp, part.choices.stack)
     k = op.k / part.tp if op.shard == "row" else np.full_like(part.tp, op.k)
     tokens, rate = part.tokens, dev.gemm_flops_per_s
+    copies = op.copies / part.tp if op.shard == "copies" else op.copies
+    launched = 1 if op.shard == "copies" else op.copies
     in_bytes = 1.0 if dev.low_precision else 2.0
     # The weight gradient is accumulated where it lies: read and written in the gradients' own type.
     grad_bytes = 2.0 * DTYPE_BYTES[part.choices.grad_dtype]
@@ -126,21 +156,71 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
         # activation produces it in the same kernel (about half of the operands), it is also read, 2 bytes.
         forward = forward + 3.0 * tokens * k / dev.memory_bytes_per_s
         dgrad = dgrad + 3.0 * tokens * n / dev.memory_bytes_per_s
-    total.forward_s += op.copies * forward
-    total.gemm_forward_s += op.copies * forward
-    total.dgrad_s += op.copies * dgrad
-    total.wgrad_s += op.copies * wgrad
-    total.forward_ops += op.copies
-    total.backward_ops += 2 * op.copies
-    total.gemm_output_bytes += op.copies * 2.0 * tokens * n
+    total.forward_s += copies * forward
+    total.gemm_forward_s += copies * forward
+    total.dgrad_s += copies * dgrad
+    total.wgrad_s += copies * wgrad
+    total.forward_ops += launched
+    total.backward_ops += 2 * launched
+    total.gemm_output_bytes += copies * 2.0 * tokens * n
     if op.saves_input:
-        whole = op.shard == "row" or (op.shard == "column" and not regathers(part.choices))
+        whole = op.shard in ("row", "copies") or (op.shard == "column" and not regathers(part.choices))
         held = tokens * k if whole else part.region_tokens("sequence") * op.k
-        total.saved_bytes += op.copies * in_bytes * held
-    if op.shard == "column" and op.saves_input:
-        total.column_dgrad_s.append(dgrad)
-        total.column_wgrad_s.append(wgrad)
-        total.width = op.k
+        total.saved_bytes += copies * in_bytes * held
+    if op.shard == "column" and op.saves_input and op.boundary:
+        _add_boundary(total, op.k, dgrad, wgrad)
+
+
+def _add_boundary(total: OpsCost, width: int, dgrad: FloatArray, wgrad: FloatArray) -> None:
+    total.column_dgrad_s.append(dgrad)
+    total.column_wgrad_s.append(wgrad)
+    total.width = max(total.width, width)
+
+
+def _add_experts(total: OpsCost, op: Router | Experts, part: Slice, dev: Device) -> None:
+    grad_bytes = 2.0 * DTYPE_BYTES[part.choices.grad_dtype]
+    if isinstance(op, Router):
+        cost = router_cost(op, part.region_tokens("sequence"), dev, grad_bytes)
+    else:
+        passes = EAGER_ELEMENTWISE if _eager(part.choices) else 1.0
+        cost = experts_cost(op, part.tokens, part.tp, dev, grad_bytes=grad_bytes, passes=passes)
+        _add_boundary(total, op.k, cost.dgrad_s, cost.wgrad_s)
+    _add_expert_sums(total, cost)
+
+
+def _add_expert_sums(total: OpsCost, cost: ExpertsCost) -> None:
+    total.forward_s += cost.forward_s
+    total.gemm_forward_s += cost.product_forward_s
+    total.dgrad_s += cost.dgrad_s
+    total.wgrad_s += cost.wgrad_s
+    total.forward_ops += cost.forward_ops
+    total.backward_ops += cost.backward_ops
+    total.saved_bytes += cost.saved_bytes
+    total.gemm_output_bytes += cost.product_bytes
+
+
+def _scan(op: Scan | Conv1d | Index, part: Slice, dev: Device) -> ScanCost:
+    match op:
+        case Scan():
+            return scan_cost(op, part.tokens, part.tp, dev)
+        case Conv1d():
+            return convolution_cost(op, part.tokens, part.tp, dev)
+        case Index():
+            return index_cost(op, part.micro_batch, part.queries, part.seq, dev)
+
+
+def _add_scan(total: OpsCost, cost: ScanCost) -> None:
+    total.forward_s += cost.forward_s
+    total.dgrad_s += cost.backward_s
+    total.forward_ops += cost.forward_ops
+    total.backward_ops += cost.backward_ops
+    total.saved_bytes += cost.saved_bytes
+
+
+def _mixing(op: MixStreams) -> Elementwise:
+    """What mixing streams reads and writes: memory bounds it, its matrices are tiny."""
+    wide = op.streams * op.size
+    return Elementwise(name=op.name, reads=wide + op.size, writes=wide, saves=wide + op.size, region="sequence")
 
 
 def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> None:
@@ -153,8 +233,8 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
     total.dgrad_s += core.backward_s
     total.forward_ops += core.forward_ops
     total.backward_ops += core.backward_ops
-    # Ranks beyond the key-value heads hold a copy of one.
-    pairs = op.kv_heads * (op.qk_dim + op.v_dim) / np.minimum(part.tp, op.kv_heads)
+    # Ranks beyond the key-value heads hold a copy of one; shared keys are values too.
+    pairs = op.kv_heads * (op.qk_dim + (0 if op.shared_kv else op.v_dim)) / np.minimum(part.tp, op.kv_heads)
     total.saved_bytes += 2.0 * part.tokens * (op.heads * op.qk_dim / part.tp + pairs) + score_bytes
     total.attention_saved_bytes += score_bytes
     total.attention_output_bytes += 2.0 * op.heads * op.v_dim * part.tokens / part.tp
@@ -163,7 +243,7 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
 def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionTime, Number]:
     """Return the core's time and the bytes of scores that it keeps for backward."""
     batch_heads = part.micro_batch * op.heads / part.tp
-    keys = part.seq if op.window is None else float(min(part.seq, op.window))
+    keys = op.keys(part.seq, causal=False)
     if dev.attention is None:
         time = unfused_attention_s(batch_heads, part.queries, part.seq, op.qk_dim, op.v_dim, op.dropout, dev)
         # Probabilities (2 bytes); with dropout also its mask (1) and the dropped probabilities (2).
@@ -172,7 +252,7 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
     lengths = part.queries if part.choices.cp_comm == "p2p" else np.full_like(part.queries, part.seq)
     rate = dev.clock * np.array([attention_rate(dev.attention, float(n), op.qk_dim, op.causal) for n in lengths])
     # A causal mask halves the scores; a window leaves `keys` a query but for the first ones.
-    share = 1.0 - keys / (2.0 * part.seq) if op.causal else 1.0
+    share = op.keys(part.seq, causal=True) / keys if op.causal else 1.0
     time = fused_attention_s(
         batch_heads, part.queries, keys, op.qk_dim, op.v_dim, share, rate, dev.attention.backward_ratio, dev
     )
@@ -180,7 +260,7 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
 
 
 def _add_norm(total: OpsCost, op: Norm, part: Slice, dev: Device) -> None:
-    elements = op.size * op.copies * part.region_tokens(op.region)
+    elements = op.size * op.copies * op.share * part.region_tokens(op.region)
     passes = EAGER_NORM if _eager(part.choices) else 1.0
     total.forward_s += passes * 4.0 * elements / dev.memory_bytes_per_s
     total.dgrad_s += passes * 6.0 * elements / dev.memory_bytes_per_s

@@ -9,7 +9,7 @@ import numpy as np
 from linkscale.cost.kernels import FloatArray
 from linkscale.plan.strategy import Stack
 from linkscale.workload.counts import op_params
-from linkscale.workload.ops import Embedding, Gemm, Norm, Op
+from linkscale.workload.ops import Conv1d, Embedding, Experts, Gemm, Norm, Op, Router, Weights
 
 # Rows of a padded vocabulary on one rank come in these: Megatron-LM's --make-vocab-size-divisible-by.
 MEGATRON_VOCAB_ROWS = 128.0
@@ -28,6 +28,11 @@ def _local(op: Op, tp: FloatArray, stack: Stack) -> FloatArray | float:
             return op.copies * (op.n * op.k / tp + float(op.n * op.bias))
         case Embedding(vocab_parallel=True):
             return local_vocab(op.rows, tp, stack) * op.size
+        case Experts():
+            whole = float(op.experts * op.k * op.bias)
+            return (op_params(op) - whole) / tp + whole
+        case Gemm(shard="copies") | Conv1d() | Weights(region="tensor"):
+            return op_params(op) / tp
         case _:
             return float(op_params(op))
 
@@ -49,5 +54,18 @@ def local_vocab(rows: int, tp: FloatArray, stack: Stack) -> FloatArray:
 
 def parameter_tensors(ops: Iterable[Op]) -> float:
     """Count the parameter tensors of operations, as frameworks that exchange them one by one see them."""
-    holders = (op for op in ops if isinstance(op, Gemm | Norm))
-    return float(sum((op.copies if isinstance(op, Gemm) else 1) * (1 + op.bias) for op in holders))
+    return float(sum(_tensors(op) for op in ops))
+
+
+def _tensors(op: Op) -> int:
+    match op:
+        case Gemm():
+            return op.copies * (1 + op.bias)
+        case Experts():  # all experts' matrices are one tensor
+            return 2 * (1 + op.bias)
+        case Norm() | Router() | Conv1d():
+            return 1 + op.bias
+        case Weights():
+            return 1
+        case _:
+            return 0

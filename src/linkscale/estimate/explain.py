@@ -139,10 +139,11 @@ def _warnings(
     arch: Architecture, model: Decoder, cluster: Cluster, strategy: Strategy, seq_len: int, found: BatchEstimate
 ) -> tuple[str, ...]:
     notes = []
-    if strategy.tp * strategy.cp > cluster.scaleup.domain_gpus:
+    if strategy.tp * strategy.cp > (domain := cluster.scaleup.domain_gpus):
+        kinds = "tensor- and context-parallel" if strategy.cp > 1 else "tensor-parallel"
         notes.append(
-            f"tensor-parallel group of {strategy.tp} GPUs leaves the scale-up domain of "
-            f"{cluster.scaleup.domain_gpus} GPU{'s' if cluster.scaleup.domain_gpus > 1 else ''}"
+            f"{kinds} group of {strategy.tp * strategy.cp} GPUs leaves the scale-up domain of "
+            f"{domain} GPU{'s' if domain > 1 else ''}"
         )
     if not found.fits[0]:
         over = (float(found.memory.device[0]) - found.capacity_bytes) / 1e9

@@ -8,7 +8,7 @@ from linkscale.cost.activations import kept_bytes_per_token
 from linkscale.plan.strategy import AttentionKernel, Recompute
 from linkscale.workload import counts
 from linkscale.workload.architecture import MOST, Architecture
-from linkscale.workload.counts import op_params
+from linkscale.workload.counts import active_op_params, op_params
 from linkscale.workload.layers import decoder
 from linkscale.workload.ops import LayerGroup
 
@@ -17,15 +17,16 @@ USUAL_SEQ_LEN = 4096
 
 
 class LayerGroupCount(Model, frozen=True):
-    """Layers that are equal: how many, and the parameters of one."""
+    """Layers that are equal: how many, the parameters of one, and those of them that touch one token."""
 
     name: str
     count: int
     params: int
+    active_params: int
 
 
 class FlopsPerToken(Model, frozen=True):
-    """FLOPs per token: matrix products (output projection included), attention, and their sum.
+    """FLOPs per token: matrix products (output projection included), attention with scans, and their sum.
 
     ``attention`` is in full, ``attention_causal`` counts what the mask lets it see. Training is three times forward.
     """
@@ -48,18 +49,25 @@ class Activations(Model, frozen=True):
 
 
 class ModelSummary(Model, frozen=True):
-    """The answer of ``model``."""
+    """The answer of ``model``.
+
+    ``params`` are those of the decoder; ``prediction_params`` (modules that predict further tokens) and
+    ``tower_params`` (encoders of images) stand beside it.
+    """
 
     model: str
     source: str
     params: int
     active_params: int
     params_by_part: dict[str, int]
+    prediction_params: int
+    tower_params: dict[str, int]
     layers: int
     layer_groups: tuple[LayerGroupCount, ...]
     seq_len: int
     flops_per_token: FlopsPerToken
     activations_per_layer: tuple[Activations, ...]
+    notes: tuple[str, ...]
     architecture: Architecture
 
 
@@ -75,11 +83,14 @@ def summarize(arch: Architecture, seq_len: int | None = None) -> ModelSummary:
         params=counts.params(arch),
         active_params=counts.active_params(arch),
         params_by_part=counts.params_by_part(arch),
+        prediction_params=counts.prediction_params(arch),
+        tower_params=counts.tower_params(arch),
         layers=arch.layers,
-        layer_groups=tuple(LayerGroupCount(name=g.name, count=g.count, params=_group_params(g)) for g in groups),
+        layer_groups=tuple(_counted(g) for g in groups),
         seq_len=length,
         flops_per_token=_flops(arch, length),
         activations_per_layer=_activations(arch, length),
+        notes=arch.notes,
         architecture=arch,
     )
 
@@ -95,8 +106,9 @@ def _flops(arch: Architecture, seq_len: int) -> FlopsPerToken:
     )  # fmt: skip
 
 
-def _group_params(group: LayerGroup) -> int:
-    return sum(op_params(op) for op in group.ops)
+def _counted(group: LayerGroup) -> LayerGroupCount:
+    params, active = (sum(count(op) for op in group.ops) for count in (op_params, active_op_params))
+    return LayerGroupCount(name=group.name, count=group.count, params=params, active_params=active)
 
 
 WAYS: tuple[tuple[Recompute, AttentionKernel], ...] = (

@@ -114,7 +114,7 @@ def units(
     contexts = [cp_exchange(c, context.size, context, net, part.choices) for _, c in costs]
     times = [_layer_time(c, part, x, y, dev) for (_, c), x, y in zip(costs, exchanges, contexts, strict=True)]
     weights = [w for w, _ in costs]
-    hidden = costs[0][1].width
+    hidden = decoder.head.k
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
     params = [local_params(g.ops, part.tp, stack) for g in decoder.groups]
     embedding = ops_cost(decoder.embeddings, part, dev)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from linkscale.estimate.model import ModelSummary
+from linkscale.estimate.model import LayerGroupCount, ModelSummary
 from linkscale.report.layout import facts, section, table
+from linkscale.report.model_words import mixer_words, mlp_words
 from linkscale.report.text import count, large, percent, significant
 from linkscale.workload.architecture import Architecture
+from linkscale.workload.parts import DeltaNet, Lightning, Mamba2
 
 PART_WORDS = {
     "embeddings": "token table",
@@ -30,19 +34,46 @@ def model_page(summary: ModelSummary) -> Group:
 
 def _shape(summary: ModelSummary) -> list[tuple[str, RenderableType]]:
     arch = summary.architecture
+    active = f", {large(summary.active_params)} of them active" if summary.active_params != summary.params else ""
     return [
-        ("model", f"{summary.model} · {large(summary.params)} parameters"),
-        ("layers", _layers(summary)),
-        ("width", f"{arch.hidden:,} · MLP {arch.ffn_hidden:,}, {_mlp(arch)}"),
-        ("attention", _attention(arch)),
+        ("model", f"{summary.model} · {large(summary.params)} parameters{active}"),
+        *(_kinds(summary) if arch.kinds else _uniform(arch)),
         ("vocabulary", f"{arch.vocab:,} · output {'shares the token table' if arch.tied_embeddings else 'of its own'}"),
         ("norms", _norms(arch)),
+        *(("note", note) for note in summary.notes),
         ("source", summary.source),
     ]
 
 
-def _layers(summary: ModelSummary) -> str:
+def _uniform(arch: Architecture) -> list[tuple[str, RenderableType]]:
+    return [
+        ("layers", _layers(arch)),
+        ("width", f"{arch.hidden:,} · MLP {arch.ffn_hidden:,}, {_mlp(arch)}"),
+        ("attention", _attention(arch)),
+    ]
+
+
+def _kinds(summary: ModelSummary) -> list[tuple[str, RenderableType]]:
+    """Say what mixers and what MLPs there are, with the number of layers of each."""
     arch = summary.architecture
+    streams = f" · {arch.streams} residual streams" if arch.streams > 1 else ""
+    facts: list[tuple[str, RenderableType]] = [("layers", f"{arch.layers}"), ("width", f"{arch.hidden:,}{streams}")]
+    mixers: Counter[str] = Counter()
+    mlps: Counter[str] = Counter()
+    for layers, kind in arch.layer_kinds():
+        if kind.mixer:
+            mixers[mixer_words(kind.mixer)] += layers
+        if kind.mlp:
+            mlps[mlp_words(arch, kind.mlp)] += layers
+    facts += [("attention", _times(words, n, arch)) for words, n in mixers.items()]
+    return facts + [("mlp", _times(words, n, arch)) for words, n in mlps.items()]
+
+
+def _times(words: str, count: int, arch: Architecture) -> str:
+    return words if count == arch.layers else f"{count} × {words}"
+
+
+def _layers(arch: Architecture) -> str:
     windowed = f", {arch.windowed_layers} of them with a window of {arch.window:,} tokens" if arch.window else ""
     parallel = " · attention and MLP in parallel" if arch.parallel_residual else ""
     return f"{arch.layers}{windowed}{parallel}"
@@ -76,7 +107,25 @@ def _params(summary: ModelSummary) -> RenderableType:
     if summary.active_params != summary.params:
         share = percent(summary.active_params / summary.params)
         body.add_row("active", f"{summary.active_params:,}", share, "touched by one token")
+    for name, value, words in _beside(summary):
+        body.add_row(name, f"{value:,}", "", words)
     return body
+
+
+def _beside(summary: ModelSummary) -> list[tuple[str, int, str]]:
+    """What the configuration describes beside the decoder; none of it is in the total."""
+    modules = summary.architecture.prediction_modules
+    rows = []
+    if modules:
+        rows.append(("prediction", summary.prediction_params, f"beside: {_further(modules)} in training"))
+    for tower in summary.architecture.towers:
+        state = "trained" if tower.trained else "taken as frozen; no text passes it"
+        rows.append((f"{tower.name} tower", summary.tower_params[tower.name], f"beside: {state}"))
+    return rows
+
+
+def _further(modules: int) -> str:
+    return "one further token predicted" if modules == 1 else f"{modules} further tokens predicted"
 
 
 def _part_words(summary: ModelSummary, part: str) -> str:
@@ -84,7 +133,13 @@ def _part_words(summary: ModelSummary, part: str) -> str:
         return "token table and learned positions"
     if part != "layers":
         return PART_WORDS[part]
-    return ", ".join(f"{g.count} of {g.params:,} each" for g in summary.layer_groups)
+    named = len(summary.layer_groups) > 1
+    return ", ".join(_group_words(g, named) for g in summary.layer_groups)
+
+
+def _group_words(group: LayerGroupCount, named: bool) -> str:
+    active = f" ({group.active_params:,} active)" if group.active_params != group.params else ""
+    return f"{group.count} {group.name + ' ' if named else ''}of {group.params:,}{active} each"
 
 
 def _flops(summary: ModelSummary) -> RenderableType:
@@ -92,7 +147,7 @@ def _flops(summary: ModelSummary) -> RenderableType:
     body = table(("<", "forward", "training", "<what it is~"))
     rows = [
         ("matrix products", float(flops.matmul), "output projection included, table lookup not"),
-        ("attention, full", flops.attention, "every query meets every key, as papers count"),
+        ("attention, full", flops.attention, f"{_mixed(summary)}every query meets every key, as papers count"),
         ("attention, causal", flops.attention_causal, "only what the mask lets it see"),
     ]
     for name, value, words in rows:
@@ -100,6 +155,12 @@ def _flops(summary: ModelSummary) -> RenderableType:
     for name, value in (("total, full", flops.forward), ("total, causal", flops.forward_causal)):
         body.add_row(*(Text(cell, style="bold") for cell in (name, large(value), large(3 * value))), "")
     return body
+
+
+def _mixed(summary: ModelSummary) -> str:
+    """Say that scans are counted with attention, where there are any."""
+    kinds = (kind.mixer for _, kind in summary.architecture.layer_kinds())
+    return "scans too; " if any(isinstance(mixer, DeltaNet | Mamba2 | Lightning) for mixer in kinds) else ""
 
 
 def _activations(summary: ModelSummary) -> RenderableType:

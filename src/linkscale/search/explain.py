@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-import msgspec
-
 from linkscale.search.keep import Candidate
 from linkscale.search.question import Question, describe
 from linkscale.search.recipes import differences, losers
@@ -84,7 +82,7 @@ def _other_depth(question: Question) -> Iterator[tuple[str, Candidate | None]]:
     even = -(-arch.layers // EVEN_LAYERS) * EVEN_LAYERS
     if even == arch.layers or arch.layers < EVEN_LAYERS:
         return
-    deeper = replace(question.job, arch=msgspec.structs.replace(arch, layers=even))
+    deeper = replace(question.job, arch=arch.with_layers(even))
     found = replace(question, job=deeper).screen().best
     yield f"division of {arch.layers} layers into stages", found and _scaled(found, arch.layers / even)
 

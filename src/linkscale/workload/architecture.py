@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
+from linkscale.workload.parts import Dense, LayerKind, SelfAttention, Tower
 
 NormKind = Literal["layernorm", "rmsnorm"]
 NormPlace = Literal["input", "output", "both"]
@@ -20,7 +23,11 @@ MOST = 2**31 - 1
 
 
 class Architecture(Model, frozen=True):
-    """A dense decoder-only transformer.
+    """A decoder-only transformer.
+
+    Without ``kinds``, its layers are equal and dense, as the fields here say (but for windows). With them, ``kinds``
+    are its kinds of layers and ``order`` says of which each layer is; ``heads``, ``kv_heads``, ``head_dim`` and
+    ``ffn_hidden`` are then those that cutting the model must respect: the smallest.
 
     ``ffn_hidden`` is the width after the activation. ``norms`` counts norms before the halves of a layer: 2, or 1 where
     attention and MLP share one (parallel residual). ``norm_at``: whether a half norms its input, its output, or both.
@@ -62,6 +69,16 @@ class Architecture(Model, frozen=True):
     window: int | None = None
     windowed_layers: int = 0
     """Layers (of ``layers``) whose attention sees ``window`` tokens only."""
+    kinds: tuple[LayerKind, ...] = ()
+    order: tuple[int, ...] = ()
+    streams: int = 1
+    """Residual streams that every half of a layer mixes (DeepSeek-V4's hyper-connections)."""
+    prediction_kinds: tuple[LayerKind, ...] = ()
+    """Layers of one module that predicts a token further ahead, behind a product that joins two vectors to one."""
+    prediction_modules: int = 0
+    towers: tuple[Tower, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader of this configuration should know: what is left out, or taken as usual."""
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -78,3 +95,37 @@ class Architecture(Model, frozen=True):
             raise InputError(f"{self.name}: max_positions = {self.max_positions:g}; learned positions have 1 or more")
         if not 0 <= self.windowed_layers <= self.layers:
             raise InputError(f"{self.name}: windowed_layers = {self.windowed_layers}; there are {self.layers} layers")
+        self._check_order()
+
+    def _check_order(self) -> None:
+        if not self.kinds:
+            return
+        if len(self.order) != self.layers:
+            raise InputError(f"{self.name}: order lists {len(self.order)} layers; there are {self.layers}")
+        if not all(0 <= kind < len(self.kinds) for kind in self.order):
+            raise InputError(f"{self.name}: order names a kind of layer beyond the {len(self.kinds)} there are")
+
+    def with_layers(self, layers: int) -> Architecture:
+        """Return the same model cut to its first layers, or made deeper by more of its last ones."""
+        if not self.kinds:
+            return msgspec.structs.replace(self, layers=layers, windowed_layers=min(self.windowed_layers, layers))
+        order = self.order
+        while len(order) < layers:
+            order += order[-(layers - len(order)) :]
+        return msgspec.structs.replace(self, layers=layers, order=order[:layers])
+
+    def layer_kinds(self) -> tuple[tuple[int, LayerKind], ...]:
+        """Return how many layers there are of each kind."""
+        if self.kinds:
+            return tuple((self.order.count(i), kind) for i, kind in enumerate(self.kinds) if i in self.order)
+        plain, windowed = self.layers - self.windowed_layers, self.windowed_layers
+        kinds = ((plain, self._uniform("layer", None)), (windowed, self._uniform("windowed layer", self.window)))
+        return tuple((count, kind) for count, kind in kinds if count)
+
+    def _uniform(self, name: str, window: int | None) -> LayerKind:
+        rotary = (self.rotary_dim or self.head_dim) if self.positions == "rope" else 0
+        attention = SelfAttention(
+            heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim, qkv_bias=self.qkv_bias,
+            out_bias=self.attention_out_bias, qk_norm=self.qk_norm, rotary=rotary, window=window,
+        )  # fmt: skip
+        return LayerKind(name, attention, Dense(self.ffn_hidden, self.gated_mlp, self.mlp_bias))

@@ -9,22 +9,11 @@ from typing import Any
 from linkscale.base.errors import InputError, nearest, unknown_name
 from linkscale.base.json import load_json
 from linkscale.workload.architecture import Architecture
-from linkscale.workload.families import FAMILIES
 from linkscale.workload.fields import Fields
+from linkscale.workload.layout import Shape
 from linkscale.workload.packaged import packaged_config, packaged_models, packaged_name
-
-# A field with a value means layers that are no dense decoder layers.
-NOT_DENSE = {
-    "num_experts": "a mixture of experts", "num_local_experts": "a mixture of experts",
-    "n_routed_experts": "a mixture of experts", "moe_num_experts": "a mixture of experts",
-    "moe_intermediate_size": "a mixture of experts", "num_experts_per_tok": "a mixture of experts",
-    "ffn_config.moe_num_experts": "a mixture of experts", "kv_lora_rank": "latent attention",
-    "q_lora_rank": "latent attention", "linear_num_value_heads": "linear attention", "ssm_cfg": "a state-space layer",
-    "mamba_d_state": "a state-space layer", "ssm_state_size": "a state-space layer",
-    "hybrid_override_pattern": "a hybrid of layers", "num_nextn_predict_layers": "multi-token prediction",
-    "mtp_num_hidden_layers": "multi-token prediction", "is_encoder_decoder": "an encoder",
-    "add_cross_attention": "cross-attention", "vision_config": "a vision tower", "text_config": "a nested text model",
-}  # fmt: skip
+from linkscale.workload.registry import FAMILIES, NESTED, TOWERS
+from linkscale.workload.understood import not_understood
 
 # What an error repeats of a name.
 LONGEST = 80
@@ -69,28 +58,87 @@ def from_config(data: dict[str, Any], name: str, where: str = "config", source: 
     kind = data.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise InputError(f"{where}: model_type is missing; a Hugging Face config.json names its family, as 'llama'")
-    _refuse_not_dense(data, where)
+    if kind in NESTED:
+        return _multimodal(data, kind, name, where, source)
+    shape, fields = _read_family(data, kind, where)
+    _refuse_rest(kind, data, fields, where)
+    return Architecture(name=name, model_type=kind, source=source or where, **shape)
+
+
+def _multimodal(data: dict[str, Any], kind: str, name: str, where: str, source: str) -> Architecture:
+    """Read the nested text model, and the tower beside it where the file describes one."""
+    outer = Fields(data, where)
+    text = outer.part("text_config", "llm_config")
+    if not text.data:
+        raise InputError(f"{where}: text_config is missing; every {kind} configuration nests its text model")
+    tied = data.get("tie_word_embeddings")
+    inner = text.data if tied is None else {**text.data, "tie_word_embeddings": tied}
+    family = str(text.data.get("model_type") or NESTED[kind])
+    shape, fields = _read_family(inner, family, f"{where}: text_config")
+    _refuse_rest(family, inner, fields, f"{where}: text_config")
+    vision = outer.part("vision_config")
+    towers = (TOWERS[kind](vision, shape["hidden"]),) if vision.data else ()
+    unread = not_understood(data, outer.used | {f"text_config.{n}" for n in text.data} | _under(vision))
+    if unread:
+        raise InputError(f"{where}: {_listed(unread)} is not understood in a {kind} configuration")
+    notes = (*shape.pop("notes", ()), *(() if towers else ("vision_config is left out: the text model alone",)))
+    return Architecture(name=name, model_type=family, source=source or where, towers=towers, notes=notes, **shape)
+
+
+def _under(part: Fields) -> set[str]:
+    return {part.prefix + name for name in part.data}
+
+
+def _read_family(data: dict[str, Any], kind: str, where: str) -> tuple[Shape, Fields]:
     family = FAMILIES.get(kind)
     if family is None:
-        hint = nearest(kind, FAMILIES)
-        told = f"did you mean {hint!r}?" if hint else "known: " + ", ".join(sorted(FAMILIES))
-        raise InputError(f"{where}: model_type {kind!r} is not understood yet; {told}")
-    return Architecture(name=name, model_type=kind, source=source or where, **family(Fields(data, where)))
+        raise InputError(f"{where}: model_type {kind!r} is not understood yet; {_closest(data, kind, where)}")
+    fields = Fields(data, where)
+    return family(fields), fields
 
 
-def _refuse_not_dense(data: dict[str, Any], where: str) -> None:
-    found = {field: what for field, what in NOT_DENSE.items() if _stated(data, field)}
-    if found:
-        what = next(iter(found.values()))
-        raise InputError(f"{where}: {what} ({', '.join(found)}) is not understood yet; dense decoders are")
+def _refuse_rest(kind: str, data: dict[str, Any], fields: Fields, where: str) -> None:
+    """Refuse fields that change a layer and that the family did not ask for."""
+    rest = not_understood(data, fields.used)
+    if not rest:
+        return
+    better = [other for other, unread, _ in _readers(data, where) if len(unread) < len(rest)]
+    hint = f"; the closest family that reads more of it is {better[0]!r}" if better else ""
+    raise InputError(f"{where}: {_listed(rest)} is not understood in a {kind} configuration{hint}")
 
 
-def _stated(data: dict[str, Any], field: str) -> bool:
-    *outer, name = field.split(".")
-    for part in outer:
-        inner = data.get(part)
-        data = inner if isinstance(inner, dict) else {}
-    return bool(data.get(name))
+def _listed(fields: dict[str, str]) -> str:
+    """Name fields with what they mean: 'num_experts (a mixture of experts)'."""
+    meanings = dict.fromkeys(fields.values())
+    said = (f"{', '.join(n for n, m in fields.items() if m == meaning)} ({meaning})" for meaning in meanings)
+    return ", ".join(said)
+
+
+def _closest(data: dict[str, Any], kind: str, where: str) -> str:
+    """Say which known family reads a configuration best, and what it would leave unread."""
+    found = _readers(data, where)
+    hint = nearest(kind, FAMILIES)
+    if not found:
+        known = "known: " + ", ".join(sorted(FAMILIES))
+        return f"did you mean {hint!r}?" if hint else f"no known family reads its fields; {known}"
+    best, unread, read = found[0]
+    if any((other, len(rest), fields) == (hint, len(unread), read) for other, rest, fields in found):
+        return f"did you mean {hint!r}?"
+    left = f", all but {_listed(unread)}" if unread else ""
+    return f"{best!r} reads its fields{left}: set model_type to it if the layers are the same"
+
+
+def _readers(data: dict[str, Any], where: str) -> list[tuple[str, dict[str, str], int]]:
+    """Return the families that read a configuration, the fields each leaves (fewest first), and how many it reads."""
+    found = []
+    for kind, family in FAMILIES.items():
+        fields = Fields(data, where)
+        try:
+            family(fields)
+        except InputError:
+            continue
+        found.append((kind, not_understood(data, fields.used), len(fields.used & set(data))))
+    return sorted(found, key=lambda item: (len(item[1]), -item[2]))
 
 
 @cache

@@ -1,8 +1,12 @@
 """Exact counts: parameters and FLOPs, by operation.
 
 Conventions: matrix products count 2 FLOPs per multiply-add, the output projection included and the token lookup
-not ("6N" for a training step); attention counts ``4 * heads * head_dim * seq`` per token and layer forward in full,
-half of it causal, and a window no more than its tokens. Norms, softmax and activations are not counted, as papers do.
+not ("6N" for a training step); routed experts count those that a token passes. Attention counts
+``2 * heads * (qk_dim + v_dim) * keys`` per token and layer forward, the keys in full or, causal, those before the query
+(half of a sequence), and a window no more than its tokens; with it are counted the index of sparse attention and the
+scans of linear attention and state-space layers, in chunks. Norms, softmax, activations and the search for the best
+are not counted, as papers do. Modules that predict further tokens and vision towers are counted apart: the
+``transformers`` class of the decoder has neither.
 """
 
 from __future__ import annotations
@@ -11,11 +15,27 @@ from collections.abc import Iterable
 
 from linkscale.workload.architecture import Architecture
 from linkscale.workload.layers import Decoder, decoder
-from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, Norm, Op
+from linkscale.workload.ops import (
+    Attention,
+    Conv1d,
+    Elementwise,
+    Embedding,
+    Experts,
+    Gemm,
+    Index,
+    LayerGroup,
+    MixStreams,
+    Norm,
+    Op,
+    Router,
+    Scan,
+    Weights,
+)
 
 __all__ = [
-    "Decoder", "active_params", "attention_flops_per_token", "decoder", "flops_per_token",
+    "Decoder", "active_op_params", "active_params", "attention_flops_per_token", "decoder", "flops_per_token",
     "layer_matmul_flops_per_token", "matmul_flops_per_token", "op_params", "params", "params_by_part",
+    "prediction_flops_per_token", "prediction_params", "tower_params",
 ]  # fmt: skip
 
 
@@ -24,12 +44,30 @@ def op_params(op: Op) -> int:
     match op:
         case Gemm():
             return op.copies * (op.n * op.k + (op.n if op.bias else 0))
+        case Experts():
+            return op.experts * _expert_params(op)
+        case Router():
+            return op.experts * (op.k + int(op.bias))
+        case Conv1d():
+            return op.channels * (op.kernel + int(op.bias))
         case Norm():
             return op.size * (int(op.weight) + int(op.bias))
         case Embedding():
             return op.rows * op.size
-        case Attention() | Elementwise():
+        case Weights():
+            return op.size
+        case Attention() | Elementwise() | Index() | Scan() | MixStreams():
             return 0
+
+
+def active_op_params(op: Op) -> int:
+    """Parameters of one operation that touch one token: of routed experts, those that it passes."""
+    return op.top_k * _expert_params(op) if isinstance(op, Experts) else op_params(op)
+
+
+def _expert_params(op: Experts) -> int:
+    biases = op.wide + op.k if op.bias else 0
+    return op.k * (op.wide + op.ffn) + biases
 
 
 def params_by_part(arch: Architecture) -> dict[str, int]:
@@ -50,13 +88,31 @@ def params(arch: Architecture) -> int:
 
 
 def active_params(arch: Architecture) -> int:
-    """Parameters that touch one token: all of a dense model's."""
-    return params(arch)
+    """Parameters that touch one token: all of a dense model's, the token table included."""
+    return params(arch) - sum(
+        group.count * (op_params(op) - active_op_params(op)) for group in decoder(arch).groups for op in group.ops
+    )
+
+
+def prediction_params(arch: Architecture) -> int:
+    """Parameters of the modules that predict further tokens, beside those of the decoder that they share."""
+    found = decoder(arch).prediction
+    return 0 if found is None else found.modules * (_sum(found.joint) + _groups(found.groups))
+
+
+def tower_params(arch: Architecture) -> dict[str, int]:
+    """Parameters of each tower beside the decoder, by its name."""
+    return {tower.name: _groups(tower.groups) for tower in arch.towers}
+
+
+def _groups(groups: Iterable[LayerGroup]) -> int:
+    return sum(group.count * _sum(group.ops) for group in groups)
 
 
 def matmul_flops_per_token(arch: Architecture) -> int:
     """Forward FLOPs per token of the matrix products, output projection included."""
-    return layer_matmul_flops_per_token(arch) + _matmul([decoder(arch).head])
+    model = decoder(arch)
+    return layer_matmul_flops_per_token(arch) + _matmul([*model.final, model.head])
 
 
 def layer_matmul_flops_per_token(arch: Architecture) -> int:
@@ -65,13 +121,18 @@ def layer_matmul_flops_per_token(arch: Architecture) -> int:
 
 
 def attention_flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -> float:
-    """Forward FLOPs per token of attention scores and values, on average over a sequence."""
-    total = 0.0
-    for group in decoder(arch).groups:
-        for op in group.ops:
-            if isinstance(op, Attention):
-                total += group.count * 2.0 * op.heads * (op.qk_dim + op.v_dim) * _keys(op, seq_len, causal)
-    return total
+    """Forward FLOPs per token of attention scores and values, of indexes and of scans, on average over a sequence."""
+    groups = decoder(arch).groups
+    return sum(group.count * _mixing(op, seq_len, causal) for group in groups for op in group.ops)
+
+
+def prediction_flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -> float:
+    """Forward FLOPs per token of the modules that predict further tokens, each with an output projection."""
+    model = decoder(arch)
+    if model.prediction is None:
+        return 0.0
+    ops = [*model.prediction.joint, model.head, *(op for g in model.prediction.groups for op in g.ops)]
+    return model.prediction.modules * (_matmul(ops) + sum(_mixing(op, seq_len, causal) for op in ops))
 
 
 def flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -> float:
@@ -79,10 +140,16 @@ def flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -
     return matmul_flops_per_token(arch) + attention_flops_per_token(arch, seq_len, causal=causal)
 
 
-def _keys(op: Attention, seq_len: int, causal: bool) -> float:
-    """Keys a query meets: all, or half of them under a causal mask; a window leaves no more than its own."""
-    window = seq_len if op.window is None else min(op.window, seq_len)
-    return window * (1.0 - window / (2.0 * seq_len)) if causal else float(window)
+def _mixing(op: Op, seq_len: int, causal: bool) -> float:
+    match op:
+        case Attention():
+            return 2.0 * op.heads * (op.qk_dim + op.v_dim) * op.keys(seq_len, causal=causal)
+        case Index():
+            return 2.0 * op.heads * (op.dim + 1) * seq_len / op.compressed * (0.5 if causal else 1.0)
+        case Scan():
+            return 2.0 * op.products()
+        case _:
+            return 0.0
 
 
 def _sum(ops: Iterable[Op]) -> int:
@@ -90,4 +157,21 @@ def _sum(ops: Iterable[Op]) -> int:
 
 
 def _matmul(ops: Iterable[Op]) -> int:
-    return sum(2 * op.n * op.k * op.copies for op in ops if isinstance(op, Gemm))
+    return 2 * sum(_products(op) for op in ops)
+
+
+def _products(op: Op) -> int:
+    """Multiply-adds of one token."""
+    match op:
+        case Gemm():
+            return op.n * op.k * op.copies
+        case Router():
+            return op.experts * op.k
+        case Experts():
+            return op.top_k * op.k * (op.wide + op.ffn)
+        case Conv1d():
+            return op.channels * op.kernel
+        case MixStreams():
+            return op.streams**2 * op.size
+        case _:
+            return 0

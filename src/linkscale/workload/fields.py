@@ -9,12 +9,16 @@ from linkscale.workload.architecture import MOST
 
 
 class Fields:
-    """A ``config.json`` as a dictionary. A field that is null counts as left out, as in ``transformers``."""
+    """A ``config.json`` as a dictionary. A field that is null counts as left out, as in ``transformers``.
 
-    def __init__(self, data: dict[str, Any], where: str, prefix: str = "") -> None:
+    ``used`` names the fields that were asked for: what is stated beyond them has not been understood.
+    """
+
+    def __init__(self, data: dict[str, Any], where: str, prefix: str = "", used: set[str] | None = None) -> None:
         self.data = data
         self.where = where
         self.prefix = prefix
+        self.used: set[str] = set() if used is None else used
 
     @property
     def kind(self) -> str:
@@ -35,7 +39,7 @@ class Fields:
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """Return a boolean field; without a default it is required."""
-        value = self.data.get(name)
+        value = self._get(name)
         if value is None and default is not None:
             return default
         if not isinstance(value, bool):
@@ -44,14 +48,14 @@ class Fields:
 
     def text(self, name: str, default: str) -> str:
         """Return a text field."""
-        value = self.data.get(name)
+        value = self._get(name)
         if value is not None and not isinstance(value, str):
             raise self.wrong(name, _not(value, "a name"))
         return value or default
 
     def share(self, name: str, default: float) -> float:
         """Return a number from 0 to 1."""
-        value = self.data.get(name)
+        value = self._get(name)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -60,30 +64,57 @@ class Fields:
 
     def names(self, name: str) -> list[str] | None:
         """Return a list of names, or None where it is left out."""
-        value = self.data.get(name)
+        value = self._get(name)
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
             raise self.wrong(name, "must be a list of names")
         return value
 
+    def numbers(self, name: str) -> list[int] | None:
+        """Return a list of whole numbers from 0, or None where it is left out."""
+        value = self._get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(type(v) is int and 0 <= v <= MOST for v in value):
+            raise self.wrong(name, "must be a list of whole numbers")
+        return value
+
+    def number_or(self, default: int, name: str) -> int:
+        """Return a whole number that may be 0, or the default where it is left out."""
+        value = self._get(name)
+        return 0 if value in (0, False) else self.count_or(default, name)
+
+    def ignore(self, *names: str) -> None:
+        """Mark fields as understood that do not change the shape."""
+        self.used.update(self.prefix + name for name in names)
+
+    def filled(self, defaults: dict[str, Any]) -> Fields:
+        """Return the same fields, with defaults where they are left out."""
+        stated = {name: value for name, value in self.data.items() if value is not None}
+        return Fields({**self.data, **defaults, **stated}, self.where, self.prefix, self.used)
+
     def part(self, *names: str) -> Fields:
         """Return the first of the nested objects that is stated, else an empty one."""
         for name in names:
-            value = self.data.get(name)
+            value = self._get(name)
             if isinstance(value, dict):
-                return Fields(value, self.where, f"{self.prefix}{name}.")
+                return Fields(value, self.where, f"{self.prefix}{name}.", self.used)
             if value is not None:
                 raise self.wrong(name, _not(value, "an object with fields of its own"))
-        return Fields({}, self.where, f"{self.prefix}{names[0]}.")
+        return Fields({}, self.where, f"{self.prefix}{names[0]}.", self.used)
 
     def wrong(self, name: str, what: str) -> InputError:
         """Return the error about a field."""
         return InputError(f"{self.where}: {self.prefix}{name} {what}")
 
+    def _get(self, name: str) -> Any:
+        self.used.add(self.prefix + name)
+        return self.data.get(name)
+
     def _count(self, names: tuple[str, ...]) -> int | None:
         for name in names:
-            value = self.data.get(name)
+            value = self._get(name)
             if value is None:
                 continue
             # JSON has one kind of number: 4096.0 means 4096; true, "12", 1e300 and NaN mean no count.

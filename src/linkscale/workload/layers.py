@@ -12,13 +12,30 @@ import msgspec
 
 from linkscale.base.model import Model
 from linkscale.workload.architecture import Architecture, NormPlace
-from linkscale.workload.ops import Attention, Elementwise, Embedding, Gemm, LayerGroup, Norm, Op
+from linkscale.workload.mixers import mixer_ops
+from linkscale.workload.mlps import mlp_ops
+from linkscale.workload.ops import Elementwise, Embedding, Gemm, LayerGroup, MixStreams, Norm, Op, Weights
+from linkscale.workload.parts import LayerKind, Tower
+
+
+class Prediction(Model, frozen=True):
+    """A module that predicts one token further ahead: two norms, a product that joins two vectors, layers, a norm.
+
+    Token table and output projection are the decoder's own, used once more. Source: DeepSeek-V3, arXiv 2412.19437,
+    section 2.2.
+    """
+
+    modules: int
+    joint: tuple[Op, ...]
+    groups: tuple[LayerGroup, ...]
 
 
 class Decoder(Model, frozen=True):
     """A decoder as operations: tables, groups of equal layers, the final norm, the output projection.
 
-    ``tied``: the output projection shares the token table, so that its weights are counted once.
+    ``tied``: the output projection shares the token table, so that its weights are counted once. ``order``: of which
+    group each layer is, first to last; empty where the configuration does not say. ``prediction`` and ``towers`` stand
+    beside the decoder.
     """
 
     embeddings: tuple[Op, ...]
@@ -26,23 +43,33 @@ class Decoder(Model, frozen=True):
     final: tuple[Op, ...]
     head: Gemm
     tied: bool
+    order: tuple[int, ...] = ()
+    prediction: Prediction | None = None
+    towers: tuple[Tower, ...] = ()
 
 
-def decoder(arch: Architecture) -> Decoder:
-    """Return the operations of an architecture."""
-    groups = []
-    plain = arch.layers - arch.windowed_layers
-    if plain:
-        groups.append(LayerGroup(name="layer", count=plain, ops=_layer(arch, None)))
-    if arch.windowed_layers:
-        groups.append(LayerGroup(name="windowed layer", count=arch.windowed_layers, ops=_layer(arch, arch.window)))
+def decoder(arch: Architecture, *, absorbed: bool = False) -> Decoder:
+    """Return the operations of an architecture; ``absorbed``: latent attention folds its matrices into the queries."""
+    kinds = arch.layer_kinds()
+    groups = tuple(LayerGroup(name=k.name, count=n, ops=_layer(arch, k, absorbed=absorbed)) for n, k in kinds)
     return Decoder(
         embeddings=_embeddings(arch),
-        groups=tuple(groups),
-        final=(_norm(arch, "final norm"),) if arch.final_norm else (),
+        groups=groups,
+        final=_final(arch),
         head=Gemm(name="output", n=arch.vocab, k=arch.hidden, shard="column", bias=arch.lm_head_bias, vocab=True),
         tied=arch.tied_embeddings,
+        order=_order(arch),
+        prediction=_prediction(arch, absorbed=absorbed),
+        towers=arch.towers,
     )
+
+
+def _order(arch: Architecture) -> tuple[int, ...]:
+    """Return the group of every layer; groups are the kinds that occur."""
+    if not arch.kinds:
+        return () if arch.windowed_layers else (0,) * arch.layers
+    present = [i for i in range(len(arch.kinds)) if i in arch.order]
+    return tuple(present.index(i) for i in arch.order)
 
 
 def _embeddings(arch: Architecture) -> tuple[Op, ...]:
@@ -57,18 +84,76 @@ def _embeddings(arch: Architecture) -> tuple[Op, ...]:
     return tuple(ops)
 
 
-def _layer(arch: Architecture, window: int | None) -> tuple[Op, ...]:
+def _final(arch: Architecture) -> tuple[Op, ...]:
+    norm = (_norm(arch, "final norm"),) if arch.final_norm else ()
+    return (*(_collapse(arch) if arch.streams > 1 else ()), *norm)
+
+
+def _layer(arch: Architecture, kind: LayerKind, *, absorbed: bool = False) -> tuple[Op, ...]:
     """Operations of one layer in order; a parallel residual shares the first norm and adds once."""
+    mixer = mixer_ops(arch, kind.mixer, absorbed=absorbed) if kind.mixer else ()
+    if not (kind.mixer and kind.mlp):
+        half = "attention" if kind.mixer else "mlp"
+        inside = mixer if kind.mixer else mlp_ops(arch, kind.mlp) if kind.mlp else ()
+        return _half(arch, half, inside)
+    if not arch.parallel_residual:
+        return (*_half(arch, "attention", mixer), *_half(arch, "mlp", mlp_ops(arch, kind.mlp)))
     shared = arch.norms == 1
-    attention = (*_norms(arch, "attention", "input"), *_attention(arch, window), *_norms(arch, "attention", "output"))
+    attention = (*_norms(arch, "attention", "input"), *mixer, *_norms(arch, "attention", "output"))
+    # Both halves read the layer's input, kept once; one pass adds them and the residual.
     before = () if shared else _norms(arch, "mlp", "input")
-    after = _norms(arch, "mlp", "output")
-    if arch.parallel_residual:
-        # Both halves read the layer's input, kept once; one pass adds them and the residual.
-        second = tuple(msgspec.structs.replace(norm, saves_input=False) for norm in before)
-        mlp = _mlp(arch, saves_input=not shared)
-        return (*attention, *second, *mlp, *after, _residual(arch, "add", reads=3))
-    return (*attention, _residual(arch, "attention add"), *before, *_mlp(arch), *after, _residual(arch, "mlp add"))
+    second = tuple(msgspec.structs.replace(norm, saves_input=False) for norm in before)
+    mlp = mlp_ops(arch, kind.mlp, saves_input=not shared)
+    return (*attention, *second, *mlp, *_norms(arch, "mlp", "output"), _residual(arch, "add", reads=3))
+
+
+def _half(arch: Architecture, half: str, inside: tuple[Op, ...]) -> tuple[Op, ...]:
+    """One half of a layer between its norms, and what adds it to the residual."""
+    before, after = _norms(arch, half, "input"), _norms(arch, half, "output")
+    if arch.streams == 1:
+        return (*before, *inside, *after, _residual(arch, f"{half} add"))
+    return (*_mix(arch, half), *before, *inside, *after, _spread(arch, half))
+
+
+def _mix(arch: Architecture, half: str) -> tuple[Op, ...]:
+    """Collapse the residual streams into one; weights for that, and for mixing them, come from all of them.
+
+    Source: manifold-constrained hyper-connections, arXiv 2512.24880.
+    """
+    n, wide = arch.streams, arch.streams * arch.hidden
+    weights = (2 + n) * n
+    return (
+        Norm(name=f"{half} streams norm", kind="rmsnorm", size=wide, region="sequence", weight=False),
+        Gemm(name=f"{half} streams weights", n=weights, k=wide, shard="none"),
+        Weights(name=f"{half} streams scales", size=weights + 3, region="sequence"),
+        Elementwise(name=f"{half} streams collapse", reads=wide, writes=arch.hidden, saves=0, region="sequence"),
+    )
+
+
+def _spread(arch: Architecture, half: str) -> MixStreams:
+    return MixStreams(name=f"{half} streams", streams=arch.streams, size=arch.hidden)
+
+
+def _collapse(arch: Architecture) -> tuple[Op, ...]:
+    n, wide = arch.streams, arch.streams * arch.hidden
+    return (
+        Norm(name="final streams norm", kind="rmsnorm", size=wide, region="sequence", weight=False),
+        Gemm(name="final streams weights", n=n, k=wide, shard="none"),
+        Weights(name="final streams scales", size=n + 1, region="sequence"),
+        Elementwise(name="final streams collapse", reads=wide, writes=arch.hidden, saves=0, region="sequence"),
+    )
+
+
+def _prediction(arch: Architecture, *, absorbed: bool) -> Prediction | None:
+    if not arch.prediction_modules:
+        return None
+    groups = [LayerGroup(name=k.name, count=1, ops=_layer(arch, k, absorbed=absorbed)) for k in arch.prediction_kinds]
+    joint = (
+        _norm(arch, "hidden norm"), _norm(arch, "token norm"),
+        Gemm(name="joint", n=arch.hidden, k=2 * arch.hidden, shard="column"),
+        *_final(arch),
+    )  # fmt: skip
+    return Prediction(modules=arch.prediction_modules, joint=joint, groups=tuple(groups))
 
 
 def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
@@ -76,46 +161,6 @@ def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
     if arch.norm_at not in (place, "both"):
         return ()
     return (_norm(arch, f"{half} norm" if place == "input" else f"{half} output norm"),)
-
-
-def _attention(arch: Architecture, window: int | None) -> tuple[Op, ...]:
-    queries, pairs = arch.heads * arch.head_dim, arch.kv_heads * arch.head_dim
-    ops: list[Op] = [
-        Gemm(
-            name="qkv", n=queries + 2 * pairs, k=arch.hidden, shard="column", bias=arch.qkv_bias,
-            kv_columns=2 * pairs, kv_heads=arch.kv_heads,
-        ),
-        *_qk_norms(arch),
-    ]  # fmt: skip
-    if arch.positions == "rope":
-        turned = (arch.heads + arch.kv_heads) * (arch.rotary_dim or arch.head_dim)
-        ops.append(Elementwise(name="rotary", reads=turned, writes=turned, saves=0, region="tensor"))
-    ops.append(
-        Attention(
-            heads=arch.heads, kv_heads=arch.kv_heads, qk_dim=arch.head_dim, v_dim=arch.head_dim, window=window,
-            dropout=arch.dropout,
-        )
-    )  # fmt: skip
-    ops.append(Gemm(name="attention output", n=arch.hidden, k=queries, shard="row", bias=arch.attention_out_bias))
-    return tuple(ops)
-
-
-def _qk_norms(arch: Architecture) -> tuple[Op, ...]:
-    if arch.qk_norm == "none":
-        return ()
-    heads = (("query norm", arch.heads), ("key norm", arch.kv_heads))
-    if arch.qk_norm == "full":
-        return tuple(Norm(name=n, kind=arch.norm, size=h * arch.head_dim, region="tensor") for n, h in heads)
-    return tuple(Norm(name=n, kind=arch.norm, size=arch.head_dim, copies=h, region="tensor") for n, h in heads)
-
-
-def _mlp(arch: Architecture, *, saves_input: bool = True) -> tuple[Op, ...]:
-    wide = arch.ffn_hidden * (2 if arch.gated_mlp else 1)
-    return (
-        Gemm(name="up", n=wide, k=arch.hidden, shard="column", bias=arch.mlp_bias, saves_input=saves_input),
-        Elementwise(name=arch.activation, reads=wide, writes=arch.ffn_hidden, saves=wide, region="tensor"),
-        Gemm(name="down", n=arch.hidden, k=arch.ffn_hidden, shard="row", bias=arch.mlp_bias),
-    )
 
 
 def _norm(arch: Architecture, name: str) -> Norm:

@@ -20,26 +20,34 @@ class Gemm(Model, frozen=True, tag="gemm"):
     """A linear layer: (tokens, k) @ (k, n). FLOPs per token forward: ``2 * n * k`` (times ``copies``).
 
     ``shard``: ``column`` splits n over tp (input needs gathering), ``row`` splits k (output needs reducing),
-    ``none`` is replicated. ``saves_input``: whether its input is kept for backward here (False where another
-    operation keeps the same tensor, e.g. the up projection beside the gate projection). ``kv_columns``: of the n, those
-    of ``kv_heads`` key-value heads; where tp exceeds their number, several ranks hold a copy of one. ``vocab``: the n
-    are a vocabulary, padded until ranks hold equal parts.
+    ``copies`` splits the copies (a block-diagonal product, as one per head), ``none`` is replicated.
+    ``saves_input``: whether its input is kept for backward here (False where another operation keeps the same
+    tensor, e.g. the up projection beside the gate projection). ``kv_columns``: of the n, those of ``kv_heads``
+    key-value heads; where tp exceeds their number, several ranks hold a copy of one. ``vocab``: the n are a
+    vocabulary, padded until ranks hold equal parts. ``boundary``: whether a column-parallel product gathers its input
+    (False where another one beside it has gathered the same tokens).
     """
 
     name: str
     n: int
     k: int
-    shard: Literal["column", "row", "none"]
+    shard: Literal["column", "row", "copies", "none"]
     bias: bool = False
     copies: int = 1
     saves_input: bool = True
     kv_columns: int = 0
     kv_heads: int = 1
     vocab: bool = False
+    boundary: bool = True
 
 
 class Attention(Model, frozen=True, tag="attention"):
-    """Scaled dot-product attention. FLOPs per token forward, full: ``2 * heads * (qk_dim + v_dim) * seq``."""
+    """Scaled dot-product attention. FLOPs per token forward: ``2 * heads * (qk_dim + v_dim) * keys``.
+
+    ``keys`` that a query meets are all of the sequence, or fewer: the last ``window``, those of its own ``chunk`` of
+    the sequence, or the ``selected`` ones that an index found. ``compressed``: beside a window, one key stands for
+    every so many tokens of the whole sequence, of which at most ``selected`` are met (DeepSeek-V4).
+    """
 
     heads: int
     kv_heads: int
@@ -49,6 +57,147 @@ class Attention(Model, frozen=True, tag="attention"):
     window: int | None = None
     dropout: bool = False
     """Dropout on the probabilities."""
+    chunk: int | None = None
+    selected: int | None = None
+    compressed: int = 0
+    shared_kv: bool = False
+    """Keys are values too: one tensor."""
+
+    def keys(self, seq: float, *, causal: bool) -> float:
+        """Return the keys that a query meets on average: under a causal mask, only those before it."""
+        if self.chunk is not None:
+            chunk = min(float(self.chunk), seq)
+            return chunk / 2.0 if causal else chunk
+        if not self.compressed:
+            narrowest = min((seq, *(float(n) for n in (self.window, self.selected) if n is not None)))
+            return _within(narrowest, seq) if causal else narrowest
+        far, near = seq / self.compressed, min(seq, float(self.window or 0))
+        met = min(far, float(self.selected)) if self.selected is not None else far
+        return _within(near, seq) + _within(met, far) if causal else near + met
+
+
+def _within(most: float, seq: float) -> float:
+    """Keys before a query on average, ``most`` of them at most: the first queries have fewer."""
+    return most * (1.0 - most / (2.0 * seq))
+
+
+class Index(Model, frozen=True, tag="index"):
+    """The search for the keys that sparse attention meets: every query scores every key by small heads, the best win.
+
+    FLOPs per token forward: ``2 * heads * (dim + 1) * seq / compressed``; the one is the weighing of the heads.
+    Source: DeepSeek-V3.2, arXiv 2512.02556, section 2.1.
+    """
+
+    heads: int
+    dim: int
+    selected: int
+    compressed: int = 1
+
+
+class Scan(Model, frozen=True, tag="scan"):
+    """Linear attention or a state-space recurrence: a state of ``key_dim * value_dim`` per head, in chunks of tokens.
+
+    ``heads`` hold a state each, ``groups`` of them share queries and keys. ``gates``: numbers per token that steer
+    decay and step, beside queries, keys and values. The matrix products of the chunked form, per token (C is the
+    chunk, K and V the dimensions):
+
+    - ``linear`` (lightning attention): within a chunk ``C (K + V)``, with the state ``2 K V``, per head;
+    - ``delta`` (gated delta rule): ``C (2K + V)`` and ``3 K V`` per head, and the triangular system, ``C (K + V) / 2``;
+    - ``ssd`` (Mamba-2): ``C K`` per group, ``C V`` and ``2 K V`` per head;
+
+    times two FLOPs each. Sources: Qin et al. 2024 (arXiv 2405.17381), Yang et al. 2024 (arXiv 2412.06464), Dao and
+    Gu 2024 (arXiv 2405.21060, section 6).
+    """
+
+    kind: Literal["linear", "delta", "ssd"]
+    heads: int
+    groups: int
+    key_dim: int
+    value_dim: int
+    chunk: int
+    gates: int = 0
+
+    def products(self) -> float:
+        """Return the multiply-adds of one token, triangular systems included."""
+        inside, state = self.chunk * self.heads, self.heads * self.key_dim * self.value_dim
+        match self.kind:
+            case "linear":
+                return float(inside * (self.key_dim + self.value_dim) + 2 * state)
+            case "delta":
+                return float(inside * (2 * self.key_dim + self.value_dim) + 3 * state) + self.system()
+            case "ssd":
+                return float(self.chunk * self.groups * self.key_dim + inside * self.value_dim + 2 * state)
+
+    def system(self) -> float:
+        """Return the multiply-adds of one token in solving the triangular system of a delta rule."""
+        return self.chunk * self.heads * (self.key_dim + self.value_dim) / 2.0 if self.kind == "delta" else 0.0
+
+
+class Conv1d(Model, frozen=True, tag="conv1d"):
+    """A short causal convolution along the sequence, one filter per channel. FLOPs: ``2 * kernel * channels``."""
+
+    name: str
+    channels: int
+    kernel: int
+    bias: bool = False
+
+
+class Router(Model, frozen=True, tag="router"):
+    """Chooses ``top_k`` of ``experts`` for each token: a product of ``k`` by experts, and a search in its result.
+
+    ``groups`` of experts of which ``top_groups`` may be chosen limit the nodes that a token goes to. ``bias`` is a
+    trained one; the one that balances loads is no parameter (``balance_bias``).
+    """
+
+    experts: int
+    k: int
+    top_k: int
+    bias: bool = False
+    groups: int = 1
+    top_groups: int = 1
+    balance_bias: bool = False
+    saves_input: bool = True
+
+
+class Experts(Model, frozen=True, tag="experts"):
+    """Routed experts: MLPs of which each token passes ``top_k``, run as grouped products.
+
+    Parameters: ``experts * (k * ffn * (1 or 2) + ffn * k)`` and biases. FLOPs per token forward: two per parameter of
+    ``top_k`` experts. ``capacity``: tokens beyond this multiple of an expert's fair share are dropped and free places
+    padded (None: dropless).
+    """
+
+    experts: int
+    top_k: int
+    k: int
+    ffn: int
+    gated: bool
+    bias: bool = False
+    capacity: float | None = None
+
+    @property
+    def wide(self) -> int:
+        """Columns of the first product: twice ``ffn`` where gated."""
+        return self.ffn * (2 if self.gated else 1)
+
+
+class Weights(Model, frozen=True, tag="weights"):
+    """Loose parameters that take part in no matrix product: attention sinks, decay rates, position biases."""
+
+    name: str
+    size: int
+    region: Region
+
+
+class MixStreams(Model, frozen=True, tag="mix_streams"):
+    """Residual streams mixed by a small matrix per token, and what a half of a layer returns added to each.
+
+    FLOPs per token forward: ``2 * streams**2 * size``.
+    """
+
+    name: str
+    streams: int
+    size: int
 
 
 class Norm(Model, frozen=True, tag="norm"):
@@ -66,6 +215,8 @@ class Norm(Model, frozen=True, tag="norm"):
     weight: bool = True
     bias: bool = False
     saves_input: bool = True
+    share: float = 1.0
+    """Part of the tokens that have such a vector."""
 
 
 class Elementwise(Model, frozen=True, tag="elementwise"):
@@ -93,7 +244,7 @@ class Embedding(Model, frozen=True, tag="embedding"):
     vocab_parallel: bool = True
 
 
-Op = Gemm | Attention | Norm | Elementwise | Embedding
+Op = Gemm | Attention | Index | Scan | Conv1d | Router | Experts | Weights | MixStreams | Norm | Elementwise | Embedding
 
 
 class LayerGroup(Model, frozen=True):

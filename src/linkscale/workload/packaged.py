@@ -12,12 +12,13 @@ _FOLDER = files("linkscale.workload").joinpath("data/models")
 
 # Owners whose repositories the packaged models are; "someone/gpt2" may be anything.
 _OWNERS = {
-    "allenai", "eleutherai", "facebook", "gpt2", "meta-llama", "mistralai", "mosaicml", "nvidia", "openai",
-    "openai-community", "qwen", "tiiuae", "tinyllama",
+    "allenai", "deepseek-ai", "eleutherai", "facebook", "gpt2", "meta-llama", "minimaxai", "mistralai", "moonshotai",
+    "mosaicml", "nvidia", "openai", "openai-community", "qwen", "tiiuae", "tinyllama", "xai-org", "xiaomimimo",
+    "zai-org",
 }  # fmt: skip
 
 # Versions of a model that share its shape.
-_FINISHES = ("-hf", "-instruct", "-base", "-chat")
+_FINISHES = ("-hf", "-fp8", "-bf16", "-instruct", "-base", "-chat")
 
 # Other spellings, of a whole name or (ending in "-") of its beginning.
 _ALIASES = {
@@ -25,6 +26,12 @@ _ALIASES = {
     "llama3.2-": "llama-3.2-", "llama3.3-": "llama-3.3-", "gpt-2": "gpt2", "gpt2-small": "gpt2", "gpt-2-": "gpt2-",
     "gpt-3-": "gpt3-", "gpt3": "gpt3-175b", "gpt-3": "gpt3-175b", "gpt-neox": "gpt-neox-20b",
     "nemotron4-": "nemotron-4-", "qwen-2.5-": "qwen2.5-", "qwen-3-": "qwen3-", "mistral-7b-v0.1": "mistral-7b",
+    "mixtral-8x7b-v0.1": "mixtral-8x7b", "mixtral-8x22b-v0.1": "mixtral-8x22b",
+    "mixtral-8x7b-instruct-v0.1": "mixtral-8x7b", "mixtral-8x22b-instruct-v0.1": "mixtral-8x22b",
+    "llama-4-scout-17b-16e": "llama-4-scout",
+    "llama-4-maverick-17b-128e": "llama-4-maverick", "llama4-": "llama-4-", "deepseek-v3-0324": "deepseek-v3",
+    "deepseekv2": "deepseek-v2", "deepseekv3": "deepseek-v3", "grok1": "grok-1", "grok-1-314b": "grok-1",
+    "nvidia-nemotron-3-nano-30b-a3b": "nemotron-3-nano", "nvidia-nemotron-3-ultra-550b-a55b": "nemotron-3-ultra",
     "tinyllama-1.1b-chat-v1.0": "tinyllama-1.1b", "megatron-gpt-": "megatron-", "turing-nlg-530b": "mt-nlg-530b",
 }  # fmt: skip
 
