@@ -49,6 +49,19 @@ def test_plan_keeps_what_is_fixed_and_agrees_with_predict():
     assert ls.predict("llama-3.1-8b", SMALL, best.strategy, **JOB) == best.estimate
 
 
+@pytest.mark.parametrize("why", [[{"tp": 2, "pp": 2}], {"tp": 2, "pp": 2}, "tp=2,pp=2", ("tp=2, pp=2",)])
+def test_plan_answers_layouts_given_as_fields_or_text(why):
+    (found,) = ls.plan("llama-3.1-8b", SMALL, top=1, why=why, **JOB).why
+    assert found.asked == {"tp": 2, "pp": 2}
+    assert found.answer == "slower"
+
+
+@pytest.mark.parametrize("why", [[{}], [""], [{"tp": "4"}], {"tp": None}, {"microbatch": 4}])
+def test_a_layout_that_is_none_is_refused(why):
+    with pytest.raises(InputError, match="why: "):
+        ls.plan("llama-3.1-8b", SMALL, why=why, **JOB)
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.resolve import Case, resolve
 from linkscale.profile.checked import width_class
 from linkscale.readers.runs import read_runs
@@ -36,7 +37,7 @@ def _extent(cases: Iterable[Case]) -> list[str]:
     return [
         f"  gpus: {names(lambda c: c.cluster.gpu.name)}",
         f"  stacks: {names(lambda c: c.strategy.stack)}",
-        f"  precisions: {names(lambda c: width_class(c.strategy.precision))}",
+        f"  precisions: {names(lambda c: width_class(FORMATS[c.strategy.precision].peak))}",
         f"  scaleups: {names(lambda c: c.cluster.scaleup.kind)}",
         f"  largest_domain: {max(c.cluster.scaleup.domain_gpus for c in cases)}",
         f"  most_gpus: {max(c.cluster.gpus for c in cases)}",

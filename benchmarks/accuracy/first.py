@@ -20,6 +20,7 @@ from linkscale.estimate import evaluate
 from linkscale.fit.predictor import Estimator
 from linkscale.fit.score import Errors, Row, Validation, errors, source_weighted, validate_runs
 from linkscale.plan.resolve import Case, resolve
+from linkscale.plan.run_models import mixture
 from linkscale.profile import shipped_profile
 from linkscale.readers.runs import RunRecord, Runs, read_runs
 from linkscale.workload.counts import decoder
@@ -65,7 +66,7 @@ UNEXPLAINED: dict[str, Callable[[Run], bool]] = {
 def states_enough(record: RunRecord) -> bool:
     """A dense row that states layers, width, batch and layout itself."""
     stated = (record.layers, record.hidden, record.global_batch_seqs, record.tp, record.pp, record.dp)
-    return all(stated) and not record.experts
+    return all(stated) and not mixture(record)
 
 
 def scored(runs: Runs, validation: Validation) -> list[Run]:

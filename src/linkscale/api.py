@@ -6,7 +6,7 @@ Models and clusters are given as values or as text: the name of a packaged model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from linkscale.base.errors import InputError
 from linkscale.estimate import Estimate, estimate_step
 from linkscale.plan.defaults import FIELDS, check_count, check_field, complete
 from linkscale.plan.legality import check
-from linkscale.plan.strategy import Precision, Strategy
+from linkscale.plan.precision import check_precision
+from linkscale.plan.stated import parse_stated
+from linkscale.plan.strategy import ROUTING, Precision, Strategy
 from linkscale.topology import parse_cluster
 from linkscale.topology.cluster import Cluster
 from linkscale.workload import Architecture, load_architecture
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 Model = Architecture | str | Path
 Progress = Callable[[int, int], None]
+Layout = Mapping[str, Any] | str
+"""Fields of a strategy: a mapping, or text like ``tp=4,pp=8``."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,9 @@ def job(
 def strategy_of(asked: Job, stated: Mapping[str, Any]) -> Strategy:
     """Return the strategy that the stated fields mean on a job; raise where it cannot run."""
     cluster = asked.cluster
-    strategy = complete(stated, cluster.gpus, cluster.scaleup.domain_gpus, default_precision(cluster))
-    if strategy.precision not in cluster.gpu.peak_flops_per_s:
-        known = ", ".join(p for p in ("fp16", "bf16", "fp8") if p in cluster.gpu.peak_flops_per_s)
-        raise InputError(f"{cluster.gpu.name} has no {strategy.precision} arithmetic; use {known}")
+    strategy = complete(stated, cluster.gpus, cluster.scaleup.domain_gpus, default_precision(cluster),
+                        experts=bool(asked.model.routed()))  # fmt: skip
+    check_precision(cluster.gpu.name, cluster.gpu.peak_flops_per_s, strategy.precision)
     check(asked.model, cluster.gpus, strategy, asked.seq_len, asked.global_batch)
     return strategy
 
@@ -84,6 +87,7 @@ def _assumed(strategy: Strategy, stated: Mapping[str, Any]) -> tuple[str, ...]:
     idle |= {"no_sync"} if strategy.sharding not in ("zero3", "hsdp") else set()
     idle |= {"sequence_parallel", "tp_overlap"} if strategy.tp == 1 else set()
     idle |= {"overlap_p2p"} if strategy.vpp == 1 else set()
+    idle |= set(ROUTING) if strategy.ep * strategy.etp == 1 else set()
     if strategy.dp * strategy.cp == 1:
         idle |= {"sharding", "overlap_grad_reduce", "overlap_param_gather", "grad_dtype", "param_dtype"}
     idle |= {"overlap_param_gather", "param_dtype"} if strategy.sharding == "none" else set()
@@ -122,21 +126,24 @@ def plan(
     model: Model, cluster: Cluster | str, *, global_batch: int, seq_len: int, top: int = 10,
     max_memory_bytes: float | None = None, gpus: tuple[int, ...] = (), profile: Profile | None = None,
     progress: Progress | None = None, scaleup: str | None = None, scaleout: str | None = None,
-    catalog: str | Path | None = None, **fields: Any,
+    catalog: str | Path | None = None, why: Layout | Sequence[Layout] = (), **fields: Any,
 ) -> PlanResult:  # fmt: skip
     """Return the fastest strategies that fit, and the reasons; ``fields`` of a strategy given here are held fixed.
+
+    Every layout in ``why`` is answered: why a strategy with those fields is not the best.
 
     Raises NothingFits when no strategy fits, InputError when none can run.
     """
     asked = job(model, cluster, global_batch=global_batch, seq_len=seq_len, scaleup=scaleup, scaleout=scaleout,
                 catalog=catalog)  # fmt: skip
     return search(asked, fields, top=top, max_memory_bytes=max_memory_bytes, gpus=gpus, profile=profile,
-                  progress=progress)  # fmt: skip
+                  progress=progress, why=why)  # fmt: skip
 
 
 def search(
     asked: Job, fields: Mapping[str, Any], *, top: int = 10, max_memory_bytes: float | None = None,
     gpus: tuple[int, ...] = (), profile: Profile | None = None, progress: Progress | None = None,
+    why: Layout | Sequence[Layout] = (),
 ) -> PlanResult:  # fmt: skip
     """Return the plans of a job with some fields of the strategy fixed."""
     from linkscale.search import Constraints, search_plans
@@ -147,4 +154,22 @@ def search(
         check_count("gpus", count)
     constraints = Constraints(**fields, max_memory_bytes=max_memory_bytes, gpus=tuple(gpus))
     return search_plans(asked.model, asked.cluster, asked.seq_len, asked.global_batch, constraints, top=top,
-                        progress=progress, profile=profile)  # fmt: skip
+                        progress=progress, profile=profile, why=_layouts(why))  # fmt: skip
+
+
+def _layouts(why: Layout | Sequence[Layout]) -> list[dict[str, Any]]:
+    """Return the fields of every layout asked about, checked."""
+    return [_layout(each) for each in ([why] if isinstance(why, str | Mapping) else why)]
+
+
+def _layout(given: Layout) -> dict[str, Any]:
+    try:
+        if isinstance(given, str):
+            return parse_stated(given)
+        for name, value in given.items():
+            check_field(name, value)
+    except InputError as error:
+        raise InputError(f"why: {error}") from None
+    if not given:
+        raise InputError("why: no field given; name one, as {'tp': 4}")
+    return dict(given)

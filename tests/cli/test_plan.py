@@ -48,6 +48,23 @@ def test_only_the_seconds_differ_from_run_to_run(capsys):
     assert first == second
 
 
+def test_layouts_asked_about_are_answered_in_order(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ("--why", "pp=4", "--why", "tp=3", "--why", "stack=ddp")
+    assert plan(*JOB, *asked) == 0
+    out = capsys.readouterr().out
+    places = [out.index(words) for words in ("Why not pp 4", "Why not tp 3", "Why not stack ddp", "Why popular")]
+    assert places == sorted(places)
+    for words in ("slower: +", "differs in", "certainty", "cannot run: 16 GPUs do not divide",
+                  "does not fit: needs", "leanest such", "way out"):  # fmt: skip
+        assert words in out
+    assert max(map(len, out.splitlines())) <= 80
+    found = document(capsys, *JOB, *asked)["why"]
+    assert [(row["asked"], row["answer"]) for row in found] == [
+        ({"pp": 4}, "slower"), ({"tp": 3}, "illegal"), ({"stack": "ddp"}, "short"),
+    ]  # fmt: skip
+
+
 def test_the_memory_limit_is_kept(capsys):
     found = document(capsys, *JOB, "--max-memory", "40 GB", "--top", "3")
     assert max(entry["memory_bytes"]["total"] for entry in found["plans"]) <= 40e9
@@ -87,6 +104,10 @@ def test_nothing_fits_is_one_line_and_exit_1(capsys):
         ((*JOB, "--tp", "1" + "0" * 30), "tp"),
         ((*JOB, "--sharding", "zero9"), "unknown sharding 'zero9'"),
         ((*JOB[:3], "7" * 40, *JOB[4:]), "global_batch"),
+        ((*JOB, "--why", ""), "why: '' is not FIELD=VALUE; write for example tp=4,pp=8"),
+        ((*JOB, "--why", "tp=4,tp=8"), "states tp twice"),
+        ((*JOB, "--why", "pp=2", "--why", "micro_bach=4"), "did you mean 'micro_batch'?"),
+        ((*JOB, "--tp", "2", "--why", "tp=4"), "why tp = 4: the plan holds tp = 2 fixed; drop one of them"),
         ((*JOB, "-o", "/nonexistent/plan.yaml"), "/nonexistent/plan.yaml"),
     ],
 )  # fmt: skip

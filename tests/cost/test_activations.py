@@ -9,6 +9,7 @@ from linkscale.cost.activations import kept_bytes_per_token
 from linkscale.cost.device import Device
 from linkscale.cost.layer import OpsCost, Slice, ops_cost
 from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Choices, Recompute
 from linkscale.workload import Architecture, decoder, load_architecture
 
@@ -20,7 +21,7 @@ SEQ = 2048
 # Unfused attention, as the paper ran it; bytes do not depend on rates.
 UNIT = Device(
     gemm_flops_per_s=1.0, half_flops_per_s=1.0, memory_bytes_per_s=1.0, sm_count=1.0, k_half=1.0, kernel_fixed_s=0.0,
-    attention=None, op_launch_s=0.0, low_precision=False, clock=1.0,
+    attention=None, op_launch_s=0.0, operand=FORMATS["bf16"], clock=1.0,
 )  # fmt: skip
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkscale.cost.experts import experts_cost, router_cost
+from linkscale.cost.experts import experts_cost, router_cost, share
 from linkscale.cost.kernels import gemm_s
 from linkscale.cost.layer import Slice, ops_cost
-from linkscale.cost.params import local_params
+from linkscale.cost.params import local_expert_params, local_params
 from linkscale.cost.scans import convolution_cost, index_cost, scan_cost
 from linkscale.plan.strategy import Choices
 from linkscale.workload import decoder, load_architecture, params
@@ -26,8 +26,9 @@ def experts(**fields):
     return Experts(**{"experts": 64, "top_k": 4, "k": 2048, "ffn": 1024, "gated": True, **fields})
 
 
-def cost(op, tokens=TOKENS, tp=ONE):
-    return experts_cost(op, tokens, tp, B200, grad_bytes=8.0, passes=1.0)
+def cost(op, tokens=TOKENS, ep=1.0, etp=1.0, **how):
+    held = share(op, tokens, ep, etp, "alltoall")
+    return experts_cost(op, held, B200, grad_bytes=8.0, passes=1.0, **how)
 
 
 def seconds(found):
@@ -128,24 +129,46 @@ def test_ranks_of_a_tensor_parallel_group_hold_the_whole_model(name):
     arch = load_architecture(name)
     model = decoder(arch)
     ops = [*model.embeddings, *model.final, model.head]
-    whole = float(local_params(ops, ONE, "fsdp2")[0]) + sum(
-        g.count * float(local_params(g.ops, ONE, "fsdp2")[0]) for g in model.groups
-    )
+
+    def layer(group, ranks):
+        return float((local_params(group.ops, ranks, "fsdp2") + local_expert_params(group.ops, ONE, ranks))[0])
+
+    whole = float(local_params(ops, ONE, "fsdp2")[0]) + sum(g.count * layer(g, ONE) for g in model.groups)
     assert whole == params(arch)
     for group in model.groups:
-        one, eight = (
-            float(local_params(group.ops, ONE, "fsdp2")[0]),
-            float(local_params(group.ops, 8 * ONE, "fsdp2")[0]),
-        )
-        assert one / 8 <= eight < one
+        assert layer(group, ONE) / 8 <= layer(group, 8 * ONE) < layer(group, ONE)
 
 
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v3", "glm-5.2", "minimax-m2.5", "qwen3-vl-30b-a3b"])
 def test_layers_gather_once_for_each_half(name):
-    """One exchange before attention and one before the MLP: the width of what is exchanged is the model's."""
+    """One exchange before attention and one before an MLP; routed experts have exchanges of their own."""
     part = Slice(tp=2 * ONE, micro_batch=ONE, queries=np.full(1, 4096.0), seq=4096.0, choices=Choices(stack="megatron"))
     for group in decoder(load_architecture(name)).groups:
-        found = ops_cost(group.ops, part, B200)
-        assert len(found.column_dgrad_s) == 2
-        assert found.width <= load_architecture(name).hidden
-        assert any(isinstance(op, Gemm) for op in group.ops)
+        mlps = [op for op in group.ops if isinstance(op, Gemm) and op.name in ("up", "shared up")]
+        assert len(ops_cost(group.ops, part, B200).column_dgrad_s) == 1 + len(mlps)
+
+
+@given(st.sampled_from((1, 2, 8, 32)), st.sampled_from((1, 2, 4)))
+def test_ranks_share_experts_and_their_work(ep, etp):
+    """No product and no parameter is lost or done twice over the ranks that share experts."""
+    op, tokens = experts(capacity=1.0), TOKENS
+    ranks = ep * etp
+    held = share(op, tokens / ranks, float(ep), float(etp), "alltoall")
+    work = ranks * held.copies * (op.k * (op.wide + op.ffn) / etp)
+    assert float(work[0]) == pytest.approx(8192 * op.top_k * op.k * (op.wide + op.ffn))
+    assert ranks * float(local_expert_params([op], ep * ONE, etp * ONE)[0]) == op_params(op)
+
+
+def test_the_fullest_rank_holds_back_the_others_unless_tokens_are_dropped():
+    free, capped = (
+        share(experts(), TOKENS, 8.0, 1.0, "deepep"),
+        share(experts(capacity=1.0), TOKENS, 8.0, 1.0, "deepep"),
+    )
+    assert 1.0 < float((free.copies / capped.copies)[0]) < 1.05
+
+
+def test_one_by_one_is_never_quicker_than_grouped():
+    for tokens in (64.0, 8192.0, 131072.0):
+        grouped, apart = (cost(experts(), np.full(1, tokens), one_by_one=flag) for flag in (False, True))
+        assert seconds(apart) > seconds(grouped)
+        assert float(np.max(apart.forward_ops)) > float(np.max(grouped.forward_ops))

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from linkscale.cost.device import Device, attention_rate
 from linkscale.cost.kernels import fused_attention_s, gemm_s, tile_efficiency
+from linkscale.plan.precision import FORMATS
 from linkscale.profile import shipped_profile
 
 
 def device(peak: float, share: float, memory: float, sms: int) -> Device:
-    return Device(peak * share, peak * share, memory, float(sms), 128.0, 4e-6, None, 0.0, False, 1.0)
+    return Device(peak * share, peak * share, memory, float(sms), 128.0, 4e-6, None, 0.0, FORMATS["bf16"], 1.0)
 
 
 B200 = device(2250e12, 0.776, 8e12 * 0.727, 148)

@@ -14,6 +14,7 @@ from linkscale.cost.device import Device
 from linkscale.cost.kernels import unfused_attention_s
 from linkscale.cost.layer import OpsCost, Slice, ops_cost
 from linkscale.cost.optimizer import optimizer_s
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Choices
 from linkscale.profile import AttentionCurve, shipped_profile
 from linkscale.workload.ops import Attention, Gemm, Op
@@ -26,7 +27,7 @@ CURVE = AttentionCurve(
 )  # fmt: skip
 DEVICE = Device(
     gemm_flops_per_s=1e30, half_flops_per_s=1e30, memory_bytes_per_s=1.0, sm_count=1.0, k_half=0.0, kernel_fixed_s=0.0,
-    attention=CURVE, op_launch_s=0.0, low_precision=False, clock=1.0,
+    attention=CURVE, op_launch_s=0.0, operand=FORMATS["bf16"], clock=1.0,
 )  # fmt: skip
 SEQ = 1024
 
@@ -58,7 +59,7 @@ def test_dropout_moves_its_mask_and_output_once_more_each_way() -> None:
 def test_eight_bit_products_cast_their_operands() -> None:
     """3 bytes an element of the input forward, of the output's gradient backward; operands are read at half width."""
     op = Gemm(name="up", n=3000, k=1000, shard="none")
-    half, eight = cost(op), cost(op, replace(DEVICE, low_precision=True))
+    half, eight = cost(op), cost(op, replace(DEVICE, operand=FORMATS["fp8"]))
     operands = SEQ * 1000 + 3000 * 1000
     assert float(np.sum(half.forward_s - eight.forward_s)) == pytest.approx(operands - 3 * SEQ * 1000)
     gradients = SEQ * 3000 + 3000 * 1000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
@@ -12,13 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from linkscale.base.errors import InputError
-from linkscale.plan.legality import RULES, SHARDINGS, Job, check, legal_mask
+from linkscale.plan.expert_legality import EXPERT_RULES
+from linkscale.plan.legality import RULES, SHARDINGS, check, legal_mask
+from linkscale.plan.rules import Job
 from linkscale.plan.strategy import Choices, Sharding, Stack, Strategy, stack_strategies
+from linkscale.workload import load_architecture
+from linkscale.workload.architecture import Architecture
 
-# The rules look at three numbers of a model only.
-LLAMA_405B: Any = SimpleNamespace(layers=126, heads=128, kv_heads=8, ffn_hidden=53248)
-LLAMA_70B: Any = SimpleNamespace(layers=80, heads=64, kv_heads=8, ffn_hidden=28672)
-FALCON_7B: Any = SimpleNamespace(layers=32, heads=71, kv_heads=1, ffn_hidden=18176)
+
+def plain(layers: int, heads: int, kv_heads: int, ffn_hidden: int) -> Architecture:
+    return Architecture(
+        name="plain", model_type="plain", vocab=1024, hidden=64 * heads, layers=layers, heads=heads, kv_heads=kv_heads,
+        head_dim=64, ffn_hidden=ffn_hidden, gated_mlp=True,
+    )  # fmt: skip
+
+
+LLAMA_405B = plain(layers=126, heads=128, kv_heads=8, ffn_hidden=53248)
+LLAMA_70B = plain(layers=80, heads=64, kv_heads=8, ffn_hidden=28672)
+FALCON_7B = plain(layers=32, heads=71, kv_heads=1, ffn_hidden=18176)
+MIXTRAL = load_architecture("mixtral-8x7b")
+DEEPSEEK = load_architecture("deepseek-v3")
 
 
 def cut(**fields: Any) -> Strategy:
@@ -38,6 +50,13 @@ def test_the_published_layouts_of_llama_3_are_legal():
     check(LLAMA_70B, 64, Strategy(tp=4, pp=4, vpp=5, dp=4), 8192, 128)
 
 
+def test_the_published_layouts_of_deepseek_v3_are_legal():
+    # 61 layers on 64 places of 2*8, 4*4 and 8*4 chunks: NVIDIA's recipes for GB300, GB200 and H100.
+    for pp, vpp, ep in ((2, 8, 32), (4, 4, 64), (8, 4, 32)):
+        check(DEEPSEEK, 256, Strategy(pp=pp, vpp=vpp, dp=256 // pp, ep=ep), 4096, 4096)
+    assert "nor do 62 to 64" in broken(DEEPSEEK, 256, Strategy(pp=4, vpp=5, dp=64))
+
+
 @pytest.mark.parametrize(
     ("arch", "gpus", "strategy", "words"),
     [
@@ -45,14 +64,14 @@ def test_the_published_layouts_of_llama_3_are_legal():
         (LLAMA_70B, 64, Strategy(tp=8, pp=3, dp=2), "= 48, but the cluster has 64 GPUs; use a cluster of 48"),
         (LLAMA_70B, 64, Strategy(tp=8, cp=2, dp=4, cp_comm="a2a"), "8 key-value heads do not divide by cp*tp = 2*8"),
         (LLAMA_70B, 96, Strategy(tp=3, dp=32), "64 attention heads do not divide by tp = 3"),
-        (SimpleNamespace(layers=8, heads=12, kv_heads=4, ffn_hidden=48), 6, Strategy(tp=6), "kv_heads = 4 and tp = 6"),
-        (SimpleNamespace(layers=8, heads=12, kv_heads=12, ffn_hidden=50), 4, Strategy(tp=4), "ffn_hidden = 50 does"),
+        (plain(layers=8, heads=12, kv_heads=4, ffn_hidden=48), 6, Strategy(tp=6), "kv_heads = 4 and tp = 6"),
+        (plain(layers=8, heads=12, kv_heads=12, ffn_hidden=50), 4, Strategy(tp=4), "ffn_hidden = 50 does"),
         (FALCON_7B, 4, Strategy(tp=2, dp=2), "71 attention heads do not divide by tp = 2"),
         (LLAMA_70B, 64, Strategy(tp=8, pp=2, dp=4, micro_batch=3), "dp*micro_batch = 4*3 = 12; use a global batch of"),
         (LLAMA_70B, 4096, Strategy(dp=4096), "use a global batch of 4096"),
         (LLAMA_70B, 128, Strategy(pp=128), "pp*vpp = 128*1 = 128 stages, but the model has 80 layers"),
         (LLAMA_70B, 64, Strategy(vpp=2, dp=64), "interleaving needs a pipeline"),
-        (LLAMA_70B, 64, Strategy(pp=8, vpp=3, dp=8), "80 layers do not divide by pp*vpp = 8*3 = 24, nor do 82"),
+        (LLAMA_70B, 64, Strategy(pp=8, vpp=3, dp=8), "80 layers do not divide by pp*vpp = 8*3 = 24, nor do 81 to 83"),
         (LLAMA_70B, 64, Strategy(pp=2, vpp=2, dp=32, schedule="gpipe"), "gpipe is not interleaved"),
         (LLAMA_70B, 64, Strategy(stack="deepspeed", pp=4, vpp=5, dp=16), "stack deepspeed does not interleave"),
         (LLAMA_70B, 64, Strategy(dp=64, shard_domain=8), "belongs to sharding hsdp, but sharding is zero1"),
@@ -66,6 +85,16 @@ def test_the_published_layouts_of_llama_3_are_legal():
         (LLAMA_70B, 64, Strategy(stack="deepspeed", sharding="zero3", pp=2, dp=32), "use pp = 1 or sharding zero1"),
         (LLAMA_70B, 64, Strategy(tp=8, dp=8, sequence_parallel=False, tp_overlap="ring"), "needs sequence_parallel"),
         (LLAMA_70B, 64, Strategy(dp=64, overlap_grad_reduce=False), "turn both on or both off"),
+        (LLAMA_70B, 64, Strategy(dp=64, ep=8), "plain has no routed experts, but ep = 8 and etp = 1"),
+        (MIXTRAL, 64, Strategy(dp=64, ep=16), "8 experts do not divide by ep = 16; use an ep that divides 8"),
+        (MIXTRAL, 24, Strategy(dp=24, etp=3), "experts of width 14336 do not divide by etp = 3"),
+        (MIXTRAL, 64, Strategy(stack="ddp", sharding="none", dp=64, ep=8), "stack ddp has no expert parallelism"),
+        (MIXTRAL, 32, Strategy(pp=8, dp=4, ep=8), "ep*etp = 8*1 = 8 does not divide the tp*cp*dp = 1*1*4 = 4 ranks"),
+        (MIXTRAL, 64, Strategy(tp=2, dp=32, ep=8, sequence_parallel=False), "need sequence_parallel"),
+        (MIXTRAL, 64, Strategy(dp=64, ep=8, a2a_overlap="shared-expert"), "needs shared experts"),
+        (DEEPSEEK, 64, Strategy(dp=64, ep=8, a2a_overlap="1f1b", recompute="full"), "use another recompute"),
+        (DEEPSEEK, 64, Strategy(dp=64, ep=8, a2a_overlap="1f1b", dispatcher="allgather"), "but it is allgather"),
+        (DEEPSEEK, 64, Strategy(pp=2, dp=32, ep=8, a2a_overlap="1f1b"), "needs vpp > 1 or schedule dualpipe"),
     ],
 )  # fmt: skip
 def test_a_broken_rule_gives_the_values_and_the_way_out(arch, gpus, strategy, words):
@@ -150,10 +179,11 @@ def test_every_rule_is_broken_by_something():
         {"tp": t, "pp": p, "vpp": v, "dp": d, "cp": c, "micro_batch": 1, "shard_domain": s, "recompute_layers": r}
         for t, p, v, d, c, s, r in product((1, 3, 6), (1, 3, 128), (1, 3), (1, 64), (1, 2), (1, 3), (0, 90))
     ]
-    small: Any = SimpleNamespace(layers=80, heads=64, kv_heads=4, ffn_hidden=256)
+    small = plain(layers=80, heads=64, kv_heads=4, ffn_hidden=256)
     for kind in kinds:
         batch = stack_strategies([cut(**kind, **row) for row in rows])
         for gpus, global_batch in job_batches:
             job = Job(small, gpus, 8190, global_batch)
             seen |= {rule.name for rule in RULES if not np.all(rule.mask(job, batch))}
-    assert seen >= {rule.name for rule in RULES} - {"sequence"}
+    by_example = {"sequence"} | {rule.name for rule in EXPERT_RULES}
+    assert seen >= {rule.name for rule in RULES} - by_example

@@ -51,10 +51,11 @@ def test_every_default_that_was_needed_is_told_with_its_source():
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [
-        ({"experts": 8}, "mixture of experts"),
-        ({"notes": "MoE: balanced"}, "mixture of experts"),
+        ({"experts": 8}, "not understood"),
+        ({"notes": "MoE: balanced"}, "not understood"),
         ({"model": "Llama2-7B (LoRA)"}, "LoRA"),
-        ({"precision": "nvfp4"}, "nvfp4"),
+        ({"precision": "nvfp4"}, "cannot run"),
+        ({"precision": "mxfp8"}, "cannot run"),
         ({"gpu": "unknown (not in the log)"}, "unknown GPU"),
         ({"num_gpus": None}, "no GPU count"),
         ({"seq_len": None}, "no sequence length"),

@@ -24,7 +24,7 @@ SEEN = Extent("H100-SXM5", "hopper", "megatron", "bf16", "nvswitch", 8, 1024, 81
     ("change", "said"),
     [
         ({}, ()),
-        ({"precision": "fp16"}, ()),
+        ({"arithmetic": "fp16"}, ()),
         ({"gpu": "H20"}, ("GPU H20",)),
         ({"stack": "deepspeed"}, ("stack deepspeed on hopper",)),
         ({"scaleup": "pcie"}, ("scale-up pcie on hopper",)),

@@ -7,15 +7,18 @@ from linkscale.hardware.types import Gpu
 from linkscale.plan.strategy import Strategy
 from linkscale.report.context import Asked, AskedStrategy
 from linkscale.search.result import (
+    Departure,
     Difference,
     Explanation,
     Loser,
+    MemoryPart,
     ParetoPoint,
     PlanEntry,
     PlanResult,
     Relaxation,
     Space,
     Upgrade,
+    Why,
 )
 from linkscale.topology.cluster import Cluster, ScaleOut, ScaleUp
 
@@ -90,6 +93,31 @@ def _plans() -> tuple[PlanEntry, ...]:
     )
 
 
+def _whys(plain: Strategy, lean: Strategy) -> tuple[Why, ...]:
+    """Return one answer of each kind that shows differently."""
+    slower = {"strategy": plain, "step_s": 5.871, "ratio": 1.0753, "departures": (
+        Departure(field="vpp", value=1, best=8),)}  # fmt: skip
+    causes = (Difference(key="bubble", seconds=0.4623), Difference(key="pp", seconds=-0.0513),
+              Difference(key="dp", seconds=0.00001))  # fmt: skip
+    return (
+        Why(asked={"tp": 8}, answer="chosen", reason="chosen: the best plan has it", strategy=STRATEGY, step_s=5.46,
+            ratio=1.0),
+        Why(asked={"tp": 7}, answer="illegal", reason="16384 GPUs do not divide by tp = 7; use 16380 or 16387 GPUs"),
+        Why(asked={"pp": 8, "recompute": "full"}, answer="short", reason="needs 101.3 GB per GPU, 15.8 GB too much",
+            strategy=lean, step_s=6.1, ratio=1.117, way_out="without pp = 8 it fits (megatron tp=8 pp=16 dp=128)",
+            departures=(Departure(field="pp", value=8, best=16), Departure(field="recompute", value="full",
+                                                                           best="selective")),
+            memory=(MemoryPart(key="activations", size_bytes=74.76e9, best_bytes=41.2e9),
+                    MemoryPart(key="logits", size_bytes=1.06e9, best_bytes=1.05e9),
+                    MemoryPart(key="weights", size_bytes=5e9, best_bytes=6.34e9))),
+        Why(asked={"vpp": 1}, answer="slower", reason="+0.411 s a step (+7.5%), most of it bubble (+0.462 s)",
+            inside_interval=True, differences=causes, **slower,
+            unlimited="5.39 s a step (-1.3%) by megatron tp=8 pp=16, which needs 101.3 GB per GPU, 15.8 GB too much"),
+        Why(asked={"sequence_parallel": False, "bucket_bytes": 25_000_000}, answer="faster", inside_interval=False,
+            reason="faster by 0.1 s a step (1.8%) if its estimate holds; left out unless asked for", **slower),
+    )  # fmt: skip
+
+
 def plan_result() -> PlanResult:
     """Return what a search might find."""
     plans = _plans()
@@ -122,4 +150,5 @@ def plan_result() -> PlanResult:
                       Upgrade(change="NIC bandwidth x2", step_s=5.31, gain=0.027),
                       Upgrade(change="HBM capacity x2", step_s=5.46, gain=0.0)),
         ),
+        why=_whys(plans[1].strategy, plans[2].strategy),
     )  # fmt: skip

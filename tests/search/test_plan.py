@@ -125,6 +125,17 @@ def test_a_fixed_field_is_named_where_it_binds(result: PlanResult) -> None:
     assert {"tp = 1 as asked", "pp = 16 as asked"} <= lifted
 
 
+@pytest.mark.parametrize("fixed", [{"recompute_layers": 4}, {"shard_domain": 8}])
+def test_a_fixed_number_is_held_though_only_some_choices_use_it(fixed: dict[str, int]) -> None:
+    (entry,) = plans(constraints=Constraints(**fixed), top=1).plans
+    assert {name: getattr(entry.strategy, name) for name in fixed} == fixed
+
+
+def test_a_fixed_number_that_the_fixed_choice_does_not_use_is_refused() -> None:
+    with pytest.raises(InputError, match="recompute_layers = 4 belongs to recompute full, but recompute is none"):
+        plans(constraints=Constraints(recompute="none", recompute_layers=4))
+
+
 def test_nothing_fits_says_what_is_short_and_what_would_fit() -> None:
     with pytest.raises(NothingFits) as error:
         search_plans(load_architecture("gpt3-175b"), parse_cluster("dgx-a100:8"), 2048, 512)

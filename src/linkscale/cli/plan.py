@@ -49,6 +49,10 @@ def plan(
     gpus: Annotated[
         list[int] | None, typer.Option("--gpus", metavar="N", help="Try this many GPUs; may be repeated.")
     ] = None,
+    why: Annotated[
+        list[str] | None,
+        typer.Option("--why", metavar="FIELDS", help="Say why not this layout, as tp=4,pp=8; may be repeated."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Save the best plan as YAML.")
     ] = None,
@@ -74,7 +78,8 @@ def plan(
     asked = api.job(model, cluster, global_batch=global_batch, seq_len=seq, scaleup=scaleup, scaleout=scaleout,
                     catalog=catalog)  # fmt: skip
     with progress("searching") as advance:
-        found = api.search(asked, stated, top=top, max_memory_bytes=limit, gpus=tuple(gpus or ()), progress=advance)
+        found = api.search(asked, stated, top=top, max_memory_bytes=limit, gpus=tuple(gpus or ()), progress=advance,
+                           why=why or ())  # fmt: skip
     if output is not None:
         _save(output, found, asked, {"model": model, "cluster": cluster, "scaleup": scaleup, "scaleout": scaleout})
     _print(asked, found, as_json=as_json)

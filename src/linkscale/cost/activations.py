@@ -7,6 +7,7 @@ import numpy as np
 from linkscale.cost.device import Device
 from linkscale.cost.layer import Slice, ops_cost
 from linkscale.cost.memory import checkpoint_bytes, layer_activation_bytes
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import AttentionKernel, Choices, Recompute
 from linkscale.profile.values import AttentionCurve
 from linkscale.workload.ops import LayerGroup
@@ -38,6 +39,6 @@ def kept_bytes_per_token(
 def _unit_device(attention: AttentionKernel) -> Device:
     return Device(
         gemm_flops_per_s=1.0, half_flops_per_s=1.0, memory_bytes_per_s=1.0, sm_count=1.0, k_half=1.0,
-        kernel_fixed_s=0.0, attention=_FLAT if attention == "flash" else None, op_launch_s=0.0, low_precision=False,
-        clock=1.0,
+        kernel_fixed_s=0.0, attention=_FLAT if attention == "flash" else None, op_launch_s=0.0,
+        operand=FORMATS["bf16"], clock=1.0,
     )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 from linkscale.base.errors import InputError
 from linkscale.cost.clock import relative_clock
 from linkscale.hardware.types import Gpu
+from linkscale.plan.precision import FORMATS, Format
 from linkscale.plan.strategy import Choices
 from linkscale.profile.values import AttentionCurve, Profile
 
@@ -30,7 +31,8 @@ class Device:
     attention: AttentionCurve | None
     op_launch_s: float
     """Host seconds per kernel of the model, the framework's own operations around it included."""
-    low_precision: bool
+    operand: Format
+    """How the operands of products are stored."""
     clock: float
     """Clock over that of the part that attention was measured on."""
     ring_overlap: float = 1.0
@@ -40,7 +42,7 @@ def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
     """Combine a GPU's label rates with the achieved shares of a profile."""
     half = "fp16" if choices.precision == "fp16" or not gpu.peak_flops_per_s.get("bf16") else "bf16"
     return Device(
-        gemm_flops_per_s=_achieved(gpu, profile, choices.precision),
+        gemm_flops_per_s=_achieved(gpu, profile, FORMATS[choices.precision].peak),
         half_flops_per_s=_achieved(gpu, profile, half),
         memory_bytes_per_s=gpu.memory_bandwidth_bytes_per_s * profile.hbm_fraction,
         sm_count=float(gpu.sm_count),
@@ -50,7 +52,7 @@ def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
         op_launch_s=profile.op_launch_s
         * profile.ops_per_kernel["compiled" if choices.compile else "eager"]
         * LAUNCHED[choices.cuda_graphs],
-        low_precision=choices.precision == "fp8",
+        operand=FORMATS[choices.precision],
         clock=relative_clock(gpu, profile),
         ring_overlap=profile.ring_overlap,
     )
@@ -62,7 +64,9 @@ def _achieved(gpu: Gpu, profile: Profile, precision: str) -> float:
         known = ", ".join(p for p, rate in sorted(gpu.peak_flops_per_s.items()) if rate)
         raise InputError(f"{gpu.name} has no {precision} matrix unit; it has {known}: pass --precision")
     best = profile.gemm_fraction.get(precision, min(profile.gemm_fraction.values()))
-    return peak * best * profile.gemm_sustained.get(precision, 1.0) * relative_clock(gpu, profile)
+    # No table and no fit gives fp4: what fp8 sustains.
+    sustained = profile.gemm_sustained.get("fp8" if precision == "fp4" else precision, 1.0)
+    return peak * best * sustained * relative_clock(gpu, profile)
 
 
 def _attention(choices: Choices, profile: Profile) -> AttentionCurve | None:

@@ -1,6 +1,7 @@
-"""Time, traffic and saved activations of routed experts and their router on one GPU that holds all of them.
+"""Time, traffic and saved activations of routed experts and their router on one GPU.
 
-Tokens fall evenly on experts: the mean, not the tail. Exchanges with other GPUs are priced elsewhere.
+Tokens fall evenly on the experts of a rank, and on ranks as :mod:`linkscale.cost.routing` says. Exchanges with other
+GPUs are priced elsewhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import numpy as np
 
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number, gemm_s
+from linkscale.cost.routing import expected_peak
+from linkscale.plan.strategy import Dispatcher
 from linkscale.workload.ops import Experts, Router
 
 # Kernels beside the grouped products: counting and sorting the choices; moving tokens there and back.
@@ -26,39 +29,67 @@ class ExpertsCost:
     dgrad_s: FloatArray
     wgrad_s: FloatArray
     product_forward_s: FloatArray
-    forward_ops: float
-    backward_ops: float
+    forward_ops: Number
+    backward_ops: Number
     saved_bytes: FloatArray
     product_bytes: FloatArray
 
 
+@dataclass(frozen=True)
+class Share:
+    """What of a layer's routed experts one rank computes: arrays over strategies.
+
+    ``tokens``: routed by this rank. ``copies``: of tokens that arrive here, the ``parts`` ranks over which an expert is
+    cut hearing the same ones. ``experts``: held here. ``sorted_apart``: copies arrive by sender and have to be brought
+    into the order of experts, and back.
+    """
+
+    tokens: FloatArray
+    copies: FloatArray
+    experts: FloatArray
+    parts: Number
+    sorted_apart: Number = 0.0
+
+
+def share(op: Experts, tokens: FloatArray, ep: Number, etp: Number, dispatcher: Dispatcher) -> Share:
+    """Return the part of the fullest rank; ``tokens`` are those that one rank routes.
+
+    A rank hears from ``ep * etp`` ranks; without a capacity the fullest of ``ep`` places holds back all others.
+    """
+    heard = tokens * (op.top_k * (op.capacity or 1.0)) * etp
+    peak = 1.0 if op.capacity else expected_peak(tokens * etp * ep, op.top_k, np.asarray(ep + 0.0 * tokens))
+    experts = op.experts / ep + 0.0 * tokens
+    apart = (experts > 1.0) & (ep * etp > 1.0) & (dispatcher == "alltoall")
+    return Share(tokens, heard * peak, experts, etp, np.where(apart, 1.0, 0.0))
+
+
 def experts_cost(
-    op: Experts, tokens: FloatArray, tp: FloatArray, dev: Device, *, grad_bytes: float, passes: float
+    op: Experts, held: Share, dev: Device, *, grad_bytes: float, passes: float, one_by_one: bool = False
 ) -> ExpertsCost:
     """Price experts as two grouped products with an activation between, and copies to and from expert order.
 
-    Each of ``experts`` products has ``tokens * top_k / experts`` rows; experts are cut over ``tp`` ranks along their
-    width. A token's copies are read and written in 16 bits once before and once after, and once each backward; what
-    comes back is weighed as it is summed. ``grad_bytes``: bytes per weight that its gradient reads and writes;
-    ``passes``: passes over memory of the activation relative to a fused kernel.
+    Each product has ``copies / experts`` rows; experts are cut over ``parts`` ranks along their width. Copies are read
+    and written in 16 bits once before and once after, and once each backward; what comes back is weighed as it is
+    summed. ``grad_bytes``: bytes per weight that its gradient reads and writes; ``passes``: passes over memory of the
+    activation relative to a fused kernel; ``one_by_one``: a kernel for each expert.
     """
-    copies = tokens * (op.top_k * (op.capacity or 1.0))
-    rows, ffn, wide = copies / op.experts, op.ffn / tp, op.wide / tp
-    memory = dev.memory_bytes_per_s
-    up, down = _product(op, rows, wide, op.k, dev, grad_bytes), _product(op, rows, op.k, ffn, dev, grad_bytes)
-    moved = (2.0 * copies + tokens + copies) * (2.0 * op.k) / memory
+    copies, ffn, wide = held.copies, op.ffn / held.parts, op.wide / held.parts
+    memory, operand = dev.memory_bytes_per_s, dev.operand.operand_bytes
+    product = _Grouped(held, dev, grad_bytes, one_by_one)
+    up, down = product.time(wide, op.k), product.time(op.k, ffn)
+    moved = ((3.0 + 4.0 * held.sorted_apart) * copies + held.tokens) * (2.0 * op.k) / memory
     act_forward = passes * 2.0 * copies * (wide + ffn) / memory
     act_backward = passes * 2.0 * copies * (2.0 * wide + ffn) / memory
-    held = 1.0 if dev.low_precision else 2.0
+    kernels = held.experts if one_by_one else 1.0
     return ExpertsCost(
         forward_s=up.forward_s + down.forward_s + act_forward + moved,
         dgrad_s=up.dgrad_s + down.dgrad_s + act_backward + moved,
         wgrad_s=up.wgrad_s + down.wgrad_s,
         product_forward_s=up.forward_s + down.forward_s,
-        forward_ops=2.0 + passes + MOVE_OPS,
-        backward_ops=4.0 + passes + MOVE_OPS,
+        forward_ops=(2.0 + passes) * kernels + MOVE_OPS * (1.0 + held.sorted_apart),
+        backward_ops=(4.0 + passes) * kernels + MOVE_OPS * (1.0 + held.sorted_apart),
         # The sorted tokens, both sides of the activation.
-        saved_bytes=copies * (held * op.k + 2.0 * wide + held * ffn),
+        saved_bytes=copies * (operand * op.k + 2.0 * wide + operand * ffn),
         product_bytes=2.0 * copies * (wide + op.k),
     )
 
@@ -70,15 +101,28 @@ class _Product:
     wgrad_s: FloatArray
 
 
-def _product(op: Experts, rows: FloatArray, n: Number, k: Number, dev: Device, grad_bytes: float) -> _Product:
-    rate, in_bytes, many = dev.gemm_flops_per_s, 1.0 if dev.low_precision else 2.0, float(op.experts)
-    forward = gemm_s(rows, n, k, dev, rate, in_bytes=in_bytes, groups=many)
-    dgrad = gemm_s(rows, k, n, dev, rate, in_bytes=in_bytes, groups=many)
-    wgrad = gemm_s(n, k, rows, dev, rate, in_bytes=in_bytes, out_bytes=grad_bytes, groups=many)
-    if dev.low_precision:  # casts, as for a single product
-        forward = forward + 3.0 * many * rows * k / dev.memory_bytes_per_s
-        dgrad = dgrad + 3.0 * many * rows * n / dev.memory_bytes_per_s
-    return _Product(forward, dgrad, wgrad)
+@dataclass(frozen=True)
+class _Grouped:
+    """Products of the same shape, one for each expert held, in one kernel or one by one."""
+
+    held: Share
+    dev: Device
+    grad_bytes: float
+    one_by_one: bool
+
+    def time(self, n: Number, k: Number) -> _Product:
+        rows = self.held.copies / self.held.experts
+        # Casts as for a single product.
+        cast = self.dev.operand.cast_bytes * self.held.copies / self.dev.memory_bytes_per_s
+        forward, dgrad = self._one(rows, n, k), self._one(rows, k, n)
+        return _Product(forward + cast * k, dgrad + cast * n, self._one(n, k, rows, self.grad_bytes))
+
+    def _one(self, m: Number, n: Number, k: Number, out_bytes: float = 2.0) -> FloatArray:
+        dev, many = self.dev, self.held.experts
+        in_bytes, rate = dev.operand.operand_bytes, dev.gemm_flops_per_s
+        if self.one_by_one:
+            return many * gemm_s(m, n, k, dev, rate, in_bytes=in_bytes, out_bytes=out_bytes)
+        return gemm_s(m, n, k, dev, rate, in_bytes=in_bytes, out_bytes=out_bytes, groups=many)
 
 
 def router_cost(op: Router, tokens: FloatArray, dev: Device, grad_bytes: float) -> ExpertsCost:

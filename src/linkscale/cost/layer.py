@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from linkscale.cost.device import Device, attention_rate
-from linkscale.cost.experts import ExpertsCost, experts_cost, router_cost
+from linkscale.cost.experts import ExpertsCost, experts_cost, router_cost, share
 from linkscale.cost.kernels import (
     AttentionTime,
     FloatArray,
@@ -58,11 +58,18 @@ class Slice:
     queries: FloatArray
     seq: float
     choices: Choices
+    ep: Number = 1.0
+    etp: Number = 1.0
 
     @property
     def tokens(self) -> FloatArray:
         """Tokens of one micro-batch on this rank."""
         return self.micro_batch * self.queries
+
+    @property
+    def routed_tokens(self) -> FloatArray:
+        """Tokens that this rank sends to experts: tensor-parallel ranks share them."""
+        return self.tokens / self.tp
 
     def region_tokens(self, region: str) -> FloatArray:
         """Tokens times the share of features that this rank holds in a region."""
@@ -78,8 +85,8 @@ class OpsCost:
     forward_s: Number = 0.0
     dgrad_s: Number = 0.0
     wgrad_s: Number = 0.0
-    forward_ops: float = 0.0
-    backward_ops: float = 0.0
+    forward_ops: Number = 0.0
+    backward_ops: Number = 0.0
     attention_forward_s: Number = 0.0
     attention_backward_s: Number = 0.0
     kv_bytes: Number = 0.0
@@ -95,8 +102,12 @@ class OpsCost:
     attention_output_bytes: Number = 0.0
     column_dgrad_s: list[FloatArray] = field(default_factory=list)
     column_wgrad_s: list[FloatArray] = field(default_factory=list)
-    width: int = 0
-    """Features of the tensor exchanged at each tensor-parallel boundary."""
+    experts: Experts | None = None
+    """The routed experts, what the exchange of tokens is about."""
+    router: Router | None = None
+    beside_forward_s: Number = 0.0
+    """Seconds of products that every token passes beside its routed experts."""
+    beside_backward_s: Number = 0.0
 
     @property
     def backward_s(self) -> Number:
@@ -145,17 +156,14 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     tokens, rate = part.tokens, dev.gemm_flops_per_s
     copies = op.copies / part.tp if op.shard == "copies" else op.copies
     launched = 1 if op.shard == "copies" else op.copies
-    in_bytes = 1.0 if dev.low_precision else 2.0
+    in_bytes = dev.operand.operand_bytes
     # The weight gradient is accumulated where it lies: read and written in the gradients' own type.
     grad_bytes = 2.0 * DTYPE_BYTES[part.choices.grad_dtype]
     forward = gemm_s(tokens, n, k, dev, rate, in_bytes=in_bytes)
     dgrad = gemm_s(tokens, k, n, dev, rate, in_bytes=in_bytes)
     wgrad = gemm_s(n, k, tokens, dev, rate, in_bytes=in_bytes, out_bytes=grad_bytes)
-    if dev.low_precision:
-        # Casting writes the operand and its transpose in 8 bits, 1 + 1 bytes per element; where no norm or
-        # activation produces it in the same kernel (about half of the operands), it is also read, 2 bytes.
-        forward = forward + 3.0 * tokens * k / dev.memory_bytes_per_s
-        dgrad = dgrad + 3.0 * tokens * n / dev.memory_bytes_per_s
+    cast = dev.operand.cast_bytes / dev.memory_bytes_per_s
+    forward, dgrad = forward + cast * tokens * k, dgrad + cast * tokens * n
     total.forward_s += copies * forward
     total.gemm_forward_s += copies * forward
     total.dgrad_s += copies * dgrad
@@ -163,28 +171,29 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     total.forward_ops += launched
     total.backward_ops += 2 * launched
     total.gemm_output_bytes += copies * 2.0 * tokens * n
+    if op.beside_routing:
+        total.beside_forward_s += copies * forward
+        total.beside_backward_s += copies * (dgrad + wgrad)
     if op.saves_input:
         whole = op.shard in ("row", "copies") or (op.shard == "column" and not regathers(part.choices))
         held = tokens * k if whole else part.region_tokens("sequence") * op.k
         total.saved_bytes += copies * in_bytes * held
     if op.shard == "column" and op.saves_input and op.boundary:
-        _add_boundary(total, op.k, dgrad, wgrad)
-
-
-def _add_boundary(total: OpsCost, width: int, dgrad: FloatArray, wgrad: FloatArray) -> None:
-    total.column_dgrad_s.append(dgrad)
-    total.column_wgrad_s.append(wgrad)
-    total.width = max(total.width, width)
+        total.column_dgrad_s.append(dgrad)
+        total.column_wgrad_s.append(wgrad)
 
 
 def _add_experts(total: OpsCost, op: Router | Experts, part: Slice, dev: Device) -> None:
     grad_bytes = 2.0 * DTYPE_BYTES[part.choices.grad_dtype]
     if isinstance(op, Router):
+        total.router = op
         cost = router_cost(op, part.region_tokens("sequence"), dev, grad_bytes)
     else:
+        total.experts = op
         passes = EAGER_ELEMENTWISE if _eager(part.choices) else 1.0
-        cost = experts_cost(op, part.tokens, part.tp, dev, grad_bytes=grad_bytes, passes=passes)
-        _add_boundary(total, op.k, cost.dgrad_s, cost.wgrad_s)
+        one_by_one = part.choices.expert_gemm == "sequential"
+        held = share(op, part.routed_tokens, part.ep, part.etp, part.choices.dispatcher)
+        cost = experts_cost(op, held, dev, grad_bytes=grad_bytes, passes=passes, one_by_one=one_by_one)
     _add_expert_sums(total, cost)
 
 

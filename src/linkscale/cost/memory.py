@@ -13,6 +13,7 @@ import numpy as np
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits
 from linkscale.cost.optimizer import MASTER_BYTES, UPDATES
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.workload.ops import Gemm
 
@@ -21,9 +22,9 @@ from linkscale.workload.ops import Gemm
 CONTEXT_BYTES = 1.0e9
 COMMUNICATOR_BYTES = 0.4e9
 FRAGMENTATION = 0.05
-# Transformer Engine keeps an 8-bit copy of a layer's weights and its transpose, beside those in 16 bits or, where
+# Transformer Engine keeps a narrow copy of a layer's weights and its transpose, beside those in 16 bits or, where
 # parameters are gathered in 8 bits, in their place.
-FP8_COPY_BYTES = 2.0
+NARROW_COPIES = 2.0
 # Per-operation checkpointing keeps every second product of a layer and computes the others again.
 REPEATED_PRODUCTS = 0.5
 # Bytes per logit at the peak: 16-bit logits and their gradient, the fp32 copy and its gradient; written out, the
@@ -50,8 +51,9 @@ def state_bytes(layers: Number, edges: Number, unit: Number, shards: Number, cho
     """
     params = layers + edges
     grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
-    copied = choices.precision == "fp8" and choices.param_dtype != "fp8"
-    weights = 2.0 * params + (FP8_COPY_BYTES * layers if copied else 0.0)
+    form = FORMATS[choices.precision]
+    copied = form.narrow and choices.param_dtype != "fp8"
+    weights = 2.0 * params + (NARROW_COPIES * form.operand_bytes * layers if copied else 0.0)
     # An fp32 copy of 16-bit gradients lives only in the optimizer step, when activations are gone.
     moments = UPDATES[choices.optimizer].moments_bytes
     kept = MASTER_BYTES + moments

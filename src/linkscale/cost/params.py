@@ -16,8 +16,21 @@ MEGATRON_VOCAB_ROWS = 128.0
 
 
 def local_params(ops: Iterable[Op], tp: FloatArray, stack: Stack) -> FloatArray:
-    """Sum the parameters that one of ``tp`` ranks holds: its part of split products and tables, the rest whole."""
+    """Sum the parameters that one of ``tp`` ranks holds: its part of split products and tables, the rest whole.
+
+    Routed experts are not among them: they have ranks of their own, see :func:`local_expert_params`.
+    """
     return np.asarray(sum((_local(op, tp, stack) for op in ops), np.zeros_like(tp)))
+
+
+def local_expert_params(ops: Iterable[Op], ep: FloatArray, etp: FloatArray) -> FloatArray:
+    """Sum the parameters of routed experts on one of ``ep * etp`` ranks: some of the experts, a part of each."""
+
+    def held(op: Experts) -> FloatArray:
+        whole = float(op.experts * op.k * op.bias)  # the bias after an expert's second product is not cut
+        return ((op_params(op) - whole) / etp + whole) / ep
+
+    return np.asarray(sum((held(op) for op in ops if isinstance(op, Experts)), np.zeros_like(ep)))
 
 
 def _local(op: Op, tp: FloatArray, stack: Stack) -> FloatArray | float:
@@ -29,8 +42,7 @@ def _local(op: Op, tp: FloatArray, stack: Stack) -> FloatArray | float:
         case Embedding(vocab_parallel=True):
             return local_vocab(op.rows, tp, stack) * op.size
         case Experts():
-            whole = float(op.experts * op.k * op.bias)
-            return (op_params(op) - whole) / tp + whole
+            return 0.0
         case Gemm(shard="copies") | Conv1d() | Weights(region="tensor"):
             return op_params(op) / tp
         case _:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from linkscale.cost.collectives import ALGORITHMS
 from linkscale.cost.memory import REPEATED_PRODUCTS
 from linkscale.cost.network import PROTOCOLS
-from linkscale.estimate.data_parallel import Message
 from linkscale.estimate.interval import interval_width, unchecked
+from linkscale.estimate.replicas import Message
 from linkscale.estimate.result import Breakdown, Communication, Estimate, Level, Memory
 from linkscale.estimate.step import BatchEstimate, evaluate
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Strategy
 from linkscale.profile import Profile, shipped_profile
 from linkscale.topology.cluster import Cluster
@@ -46,7 +47,7 @@ def estimate_step(
     found = evaluate(model, cluster, strategy.batch(), seq_len, global_batch, profile)
     step = float(found.step_s[0])
     tokens = float(global_batch) * seq_len
-    peak = cluster.gpu.peak_flops_per_s[strategy.precision]
+    peak = cluster.gpu.peak_flops_per_s[FORMATS[strategy.precision].peak]
     offered = peak * cluster.gpus * step
     full = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=False) * tokens
     causal = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=True) * tokens

@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Choices, Strategy
 from linkscale.profile import OUTSIDE_SIGMA, Extent, Profile, outside
 from linkscale.topology.cluster import Cluster
@@ -18,7 +19,7 @@ def unchecked(cluster: Cluster, strategy: Choices | Strategy, seq_len: int) -> t
     up = cluster.scaleup
     # A domain larger than the cluster is as good as one of the cluster's size.
     domain = min(up.domain_gpus, cluster.gpus)
-    return outside(Extent(cluster.gpu.name, cluster.gpu.arch, strategy.stack, strategy.precision,
+    return outside(Extent(cluster.gpu.name, cluster.gpu.arch, strategy.stack, FORMATS[strategy.precision].peak,
                           up.kind, domain, cluster.gpus, seq_len))  # fmt: skip
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, FRAGMENTATION, state_bytes
-from linkscale.estimate.data_parallel import DpGroups
 from linkscale.estimate.numbers import Numbers
 from linkscale.estimate.pipeline import StageLayers, chunks_in_flight
+from linkscale.estimate.replicas import DpGroups
 from linkscale.estimate.units import Units
 from linkscale.plan.strategy import Choices
 
@@ -65,7 +65,7 @@ def memory_bytes(unit: Units, n: Numbers, layers: StageLayers, groups: DpGroups,
 
 def _communicators(n: Numbers) -> FloatArray:
     """One for each parallel dimension in use, and one of all ranks."""
-    used = 1.0 * (n.tp > 1) + (n.cp > 1) + 2.0 * (n.pp > 1) + (n.dp > 1)
+    used = 1.0 * (n.tp > 1) + (n.cp > 1) + 2.0 * (n.pp > 1) + (n.dp > 1) + (n.ep > 1) + (n.ep * n.etp > 1)
     return used + np.where(n.tp * n.cp * n.pp * n.dp > 1, 1.0, 0.0)
 
 
@@ -73,19 +73,20 @@ def _stage(
     unit: Units, n: Numbers, count: FloatArray, stage: FloatArray, embedding: FloatArray, head: FloatArray,
     groups: DpGroups, choices: Choices,
 ) -> MemoryBytes:  # fmt: skip
-    shards = np.where(choices.sharding == "none", 1.0, groups.shard.size)
     # Under DualPipe every GPU holds a stage from each end of the pipeline.
     copies = 2.0 if choices.schedule == "dualpipe" else 1.0
     held, edges = copies * count * unit.layer_params, copies * unit.edge_params(embedding, head)
-    state = state_bytes(held, edges, unit.layer_params, shards, choices)
+    state = state_bytes(held, edges, unit.layer_params, groups.dense.shard.size, choices)
+    experts = copies * count * unit.expert_params
+    routed = state_bytes(experts, 0.0, unit.expert_params, groups.experts.shard.size, choices)
     chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule)
     kept = _kept_bytes(unit, n, count, chunks, choices)
     # One layer's working set: its gradient and the recomputed activations are live together.
     buffers = unit.exchange.size_bytes * 2.0
     return MemoryBytes(
-        weights=np.asarray(state.weights), gradients=np.asarray(state.gradients),
-        optimizer=np.asarray(state.optimizer), activations=kept, logits=head * unit.logits_bytes, buffers=buffers,
-        communicators=_communicators(n),
+        weights=np.asarray(state.weights + routed.weights), gradients=np.asarray(state.gradients + routed.gradients),
+        optimizer=np.asarray(state.optimizer + routed.optimizer), activations=kept, logits=head * unit.logits_bytes,
+        buffers=buffers, communicators=_communicators(n),
     )  # fmt: skip
 
 

@@ -12,11 +12,12 @@ from linkscale.cost.kernels import FloatArray
 from linkscale.cost.layer import regathers
 from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
-from linkscale.estimate.data_parallel import Message
+from linkscale.estimate.calls import Exchange
 from linkscale.estimate.numbers import Numbers
+from linkscale.estimate.replicas import Message
 from linkscale.estimate.stages import Stage
 from linkscale.estimate.tensor_parallel import LOSS_SUMS, unrepeated
-from linkscale.estimate.units import Units
+from linkscale.estimate.units import Exposed, Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
 from linkscale.workload.counts import Decoder
@@ -126,13 +127,25 @@ def _shared(rows: list[Message], exposed_s: FloatArray) -> list[Message]:
     return [replace(row, exposed_s=exposed_s * (row.time_s / total)) for row in rows]
 
 
-def cp_messages(unit: Units, n: Numbers, stage: Stage, net: Network) -> list[Message]:
+def cp_messages(unit: Units, n: Numbers, stage: Stage) -> list[Message]:
     """Exchanges between context-parallel ranks on the slowest stage."""
-    group = group_geometry(n.cp, n.tp, net.domain_gpus)
-    again = np.where(unit.layer.cp.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
-    layers, none = n.micro_batches * stage.layers, np.zeros_like(n.cp)
+    return _inside("cp", unit.context, unit.layer.cp, stage.cp_s, n, stage)
+
+
+def ep_messages(unit: Units, n: Numbers, stage: Stage) -> list[Message]:
+    """Exchanges of tokens with their experts on the slowest stage."""
+    return _inside("ep", unit.routing, unit.layer.ep, stage.ep_s, n, stage)
+
+
+def _inside(
+    name: str, exchange: Exchange, time: Exposed, stage_s: FloatArray, n: Numbers, stage: Stage
+) -> list[Message]:
+    """Exchanges inside layers, as many as a step has; recomputation repeats those that run forward."""
+    again = np.where(time.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
+    layers, none = n.micro_batches * stage.layers, np.zeros_like(n.tp)
     rows = [
-        Message("cp", c.what, c.kind, c.size_bytes, layers * times, c.one, group, none)
-        for c, times in ((c, (1.0 + again) * c.forward + c.backward) for c in unit.context.calls)
-    ]
-    return _shared(rows, n.micro_batches * stage.cp_s)
+        Message(name, c.what, c.kind, c.size_bytes, layers * ((1.0 + again) * c.forward + c.backward), c.one,
+                c.geometry, none)
+        for c in exchange.calls
+    ]  # fmt: skip
+    return _shared(rows, n.micro_batches * stage_s)

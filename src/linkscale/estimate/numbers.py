@@ -23,6 +23,8 @@ class Numbers:
     recompute_layers: FloatArray
     shard_domain: FloatArray
     bucket_bytes: FloatArray
+    ep: FloatArray
+    etp: FloatArray
     micro_batches: FloatArray
 
     def recomputed_share(self, layers: FloatArray) -> FloatArray:

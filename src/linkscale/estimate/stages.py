@@ -25,12 +25,14 @@ class Stage:
     """Tensor-parallel communication, the exposed part."""
     cp_s: FloatArray
     """Context-parallel communication, the exposed part."""
+    ep_s: FloatArray
+    """Exchanges of tokens with their experts, the exposed part."""
     host_s: FloatArray
 
     @property
     def total_s(self) -> FloatArray:
         """Seconds of one micro-batch, forward and backward."""
-        return self.compute_s + self.recompute_s + self.tp_s + self.cp_s + self.host_s
+        return self.compute_s + self.recompute_s + self.tp_s + self.cp_s + self.ep_s + self.host_s
 
     @property
     def busy_s(self) -> FloatArray:
@@ -85,4 +87,5 @@ def _stage(unit: Units, n: Numbers, layers: FloatArray, embedding: FloatArray, h
     tp = layers * layer.tp.total(share) + embedding * unit.embedding.tp.total(0.0) + head * unit.head.tp.total(0.0)
     host = layers * layer.late(share) + embedding * unit.embedding.late() + head * unit.head.late()
     recompute = layers * share * layer.recompute_s
-    return Stage(layers, embedding, head, compute, recompute, tp, layers * layer.cp.total(share), host)
+    cp, ep = layers * layer.cp.total(share), layers * layer.ep.total(share)
+    return Stage(layers, embedding, head, compute, recompute, tp, cp, ep, host)

@@ -16,20 +16,23 @@ from linkscale.cost.network import Network, network
 from linkscale.cost.optimizer import optimizer_s
 from linkscale.cost.waiting import expected_slowest
 from linkscale.estimate.batching import distinct, over_distinct
-from linkscale.estimate.data_parallel import DpGroups, Message, StageWork, dp_groups, dp_messages
+from linkscale.estimate.data_parallel import dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
 from linkscale.estimate.messages import (
     blocking,
     cp_messages,
     embedding_messages,
+    ep_messages,
     norm_message,
     pipeline_messages,
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
 from linkscale.estimate.pipeline import bubble_s, stage_layers
+from linkscale.estimate.replicas import DpGroups, Message, StageWork, dp_groups
 from linkscale.estimate.stages import Stages, stages
 from linkscale.estimate.units import Units, units
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Choices, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
@@ -76,13 +79,14 @@ def evaluate(
     layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp)
     stage = stages(unit, n, layers)
     p2p = [*pipeline_messages(unit, n, choices, net), *embedding_messages(decoder, unit, n, choices, net)]
-    groups = dp_groups(n.tp, n.cp, n.dp, n.shard_domain, choices, net)
+    groups = dp_groups(n, choices, net)
     work = _first_stage(unit, n, layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    inner = [*tp_messages(unit, n, stage.slowest, choices, net), *cp_messages(unit, n, stage.slowest, net)]
+    inner = [*tp_messages(unit, n, stage.slowest, choices, net), *cp_messages(unit, n, stage.slowest)]
+    inner += ep_messages(unit, n, stage.slowest)
     messages = [*inner, *p2p, *exchange]
-    breakdown = _breakdown(n, stage, p2p, exchange, groups, work, cluster, dev, choices, profile)
+    breakdown = _breakdown(n, stage, p2p, exchange, groups, work, unit.expert_rows, cluster, dev, choices, profile)
     memory = memory_bytes(unit, n, layers, groups, choices)
     step = np.zeros_like(n.tp)
     for seconds in breakdown.values():
@@ -93,19 +97,20 @@ def evaluate(
 def _units(
     decoder: Decoder, batch: StrategyBatch, seq: float, dev: Device, cluster: Cluster, profile: Profile, net: Network
 ) -> Units:
-    """Price the units once per distinct (tp, cp, micro-batch): nothing else of a strategy touches them."""
+    """Price the units once per distinct (tp, cp, ep, etp, micro-batch): nothing else of a strategy touches them."""
     choices = batch.choices
     # The head runs in 16 bits whatever the layers run in.
-    half = choices if choices.precision != "fp8" else msgspec.structs.replace(choices, precision="bf16")
+    half = msgspec.structs.replace(choices, precision="bf16") if FORMATS[choices.precision].narrow else choices
     head_dev = device(cluster.gpu, half, profile)
+    columns = (batch.tp, batch.cp, batch.micro_batch, batch.ep, batch.etp)
 
     def price(rows: npt.NDArray[np.intp]) -> Units:
-        tp, cp, micro = (np.asarray(c[rows], dtype=np.float64) for c in (batch.tp, batch.cp, batch.micro_batch))
-        part = Slice(tp, micro, seq / cp, seq, choices)
+        tp, cp, micro, ep, etp = (np.asarray(c[rows], dtype=np.float64) for c in columns)
+        part = Slice(tp, micro, seq / cp, seq, choices, ep, etp)
         tensor = group_geometry(tp, np.ones_like(tp), net.domain_gpus)
         return units(decoder, part, tensor, group_geometry(cp, tp, net.domain_gpus), dev, head_dev, net)
 
-    return over_distinct(price, distinct(batch.tp, batch.cp, batch.micro_batch))
+    return over_distinct(price, distinct(*columns))
 
 
 def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> StageWork:
@@ -122,6 +127,7 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
         width=unit.width,
         layer_params=unit.layer_params,
         layer_tensors=unit.layer_tensors,
+        expert_params=unit.expert_params,
         edge_params=unit.edge_params(np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)),
         layer_forward_s=forward + inside * layer.tp.forward_s,
         layer_backward_s=np.maximum(
@@ -135,7 +141,7 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
 
 def _breakdown(
     n: Numbers, stage: Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
-    cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
+    expert_rows: float,    cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
 ) -> dict[str, FloatArray]:  # fmt: skip
     none = np.zeros_like(n.tp)
     dp, pp = none, none
@@ -143,8 +149,10 @@ def _breakdown(
         dp = dp + message.exposed_s
     for message in p2p:
         pp = pp + message.exposed_s
-    shards = groups.shard.size
-    update = optimizer_s(work.params, shards, float(work.width), dev, choices)
+    update = optimizer_s(work.params, groups.dense.shard.size, float(work.width), dev, choices)
+    if work.routed:
+        shards = groups.experts.shard.size
+        update = update + optimizer_s(work.stage_expert_params, shards, expert_rows, dev, choices)
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
     others = stage.others_s, stage.others_forward_s, stage.others_wgrad_s
     idle = bubble_s(*others, n.pp, n.vpp, choices.schedule)
@@ -155,7 +163,7 @@ def _breakdown(
         "recompute": n.micro_batches * stage.slowest.recompute_s,
         "tp": n.micro_batches * stage.slowest.tp_s,
         "cp": n.micro_batches * stage.slowest.cp_s,
-        "ep": none,
+        "ep": n.micro_batches * stage.slowest.ep_s,
         "pp": pp,
         "dp": dp,
         "bubble": bubble,

@@ -12,7 +12,8 @@ core/tensor_parallel/layers.py.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,9 +47,11 @@ class TpExchange:
     loss_bytes: FloatArray
 
 
-def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network, ring_overlap: float) -> TpExchange:
-    """Price the tensor-parallel exchanges of one layer."""
-    size = 2.0 * cost.width * part.tokens
+def tp_exchange(
+    cost: OpsCost, part: Slice, hidden_size: int, group: GroupGeometry, net: Network, ring_overlap: float
+) -> TpExchange:
+    """Price the tensor-parallel exchanges of one layer; each is of all tokens, ``hidden_size`` features wide."""
+    size = 2.0 * hidden_size * part.tokens
     sites = float(len(cost.column_wgrad_s))
     if part.choices.sequence_parallel:
         gather = collective_s("all_gather", size, group, net)
@@ -69,6 +72,18 @@ def tp_exchange(cost: OpsCost, part: Slice, group: GroupGeometry, net: Network, 
     numbers = 4.0 * part.tokens
     loss = collective_s("all_reduce", numbers, group, net)
     return TpExchange(size, gather, reduce, sites, forward, backward, hidden[0] + hidden[1], loss, numbers)
+
+
+def mean_tp(weights: Sequence[float], exchanges: Sequence[TpExchange]) -> TpExchange:
+    """Average the exchanges of layers of several kinds: each is of the same size, their number differs."""
+
+    def mean(name: str) -> FloatArray:
+        return np.asarray(sum(w * getattr(e, name) for w, e in zip(weights, exchanges, strict=True)))
+
+    return replace(
+        exchanges[0], sites=sum(w * e.sites for w, e in zip(weights, exchanges, strict=True)),
+        forward_s=mean("forward_s"), backward_s=mean("backward_s"), hidden_s=mean("hidden_s"),
+    )  # fmt: skip
 
 
 def _hidden_forward(cost: OpsCost, part: Slice, total: FloatArray, ring_overlap: float) -> FloatArray:

@@ -12,11 +12,14 @@ from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
 from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
-from linkscale.cost.params import local_params, parameter_tensors
-from linkscale.estimate.context_parallel import CpExchange, cp_exchange
-from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, tp_exchange, unrepeated
+from linkscale.cost.params import local_expert_params, local_params, parameter_tensors
+from linkscale.estimate.calls import Exchange, mean_exchange
+from linkscale.estimate.context_parallel import cp_exchange
+from linkscale.estimate.expert_parallel import ep_exchange
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, mean_tp, tp_exchange, unrepeated
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
+from linkscale.workload.ops import Experts
 
 # Bytes moved per logit by the loss, forward and backward: Megatron's vocabulary-parallel loss casts to fp32 and
 # makes separate passes for maximum, shift, exponent and sum; a compiled loss fuses them.
@@ -51,20 +54,28 @@ class UnitTime:
     recompute_s: FloatArray
     tp: Exposed
     cp: Exposed
+    ep: Exposed
     launch_forward_s: FloatArray
     launch_backward_s: FloatArray
     launch_recompute_s: FloatArray
     """Seconds that the host needs to launch each part; the device waits where it would be quicker."""
 
+    @property
+    def exchanges(self) -> tuple[Exposed, Exposed, Exposed]:
+        """Exchanges of every kind."""
+        return self.tp, self.cp, self.ep
+
     def late_forward(self) -> FloatArray:
         """Return the seconds for which the device waits to be told what to do, forward."""
-        busy = self.forward_s + self.tp.forward_s + self.cp.forward_s
+        busy = self.forward_s
+        for exposed in self.exchanges:
+            busy = busy + exposed.forward_s
         return np.maximum(0.0, self.launch_forward_s - busy)
 
     def late_backward(self, share: Number = 0.0) -> FloatArray:
         """Return the same for backward, with a share of the forward repeated."""
         busy = self.backward_s + share * self.recompute_s
-        for exposed in (self.tp, self.cp):
+        for exposed in self.exchanges:
             busy = busy + exposed.backward_s + share * exposed.recompute_s
         return np.maximum(0.0, self.launch_backward_s + share * self.launch_recompute_s - busy)
 
@@ -81,9 +92,15 @@ class Units:
     embedding: UnitTime
     head: UnitTime
     exchange: TpExchange
-    context: CpExchange
+    context: Exchange
+    routing: Exchange
     width: int
     layer_params: FloatArray
+    """Parameters of a layer but for routed experts."""
+    expert_params: FloatArray
+    """Parameters of a layer's routed experts on one of their ranks."""
+    expert_rows: float
+    """The shorter side of an expert's weights."""
     layer_tensors: float
     embedding_params: FloatArray
     head_params: FloatArray
@@ -110,22 +127,30 @@ def units(
     """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
     total, stack = float(sum(g.count for g in decoder.groups)), part.choices.stack
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
-    exchanges = [tp_exchange(c, part, tensor, net, dev.ring_overlap) for _, c in costs]
+    weights, hidden = [w for w, _ in costs], decoder.head.k
+    tensors = [tp_exchange(c, part, hidden, tensor, net, dev.ring_overlap) for _, c in costs]
     contexts = [cp_exchange(c, context.size, context, net, part.choices) for _, c in costs]
-    times = [_layer_time(c, part, x, y, dev) for (_, c), x, y in zip(costs, exchanges, contexts, strict=True)]
-    weights = [w for w, _ in costs]
-    hidden = decoder.head.k
+    routings = [ep_exchange(c, part, net) for _, c in costs]
+    times = [
+        _layer_time(c, part, x, y, z, dev) for (_, c), x, y, z in zip(costs, tensors, contexts, routings, strict=True)
+    ]
+    routed = [op for g in decoder.groups for op in g.ops if isinstance(op, Experts)]
+    exchange = mean_tp(weights, tensors)
+    ep, etp = part.ep + 0.0 * part.tp, part.etp + 0.0 * part.tp
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
     params = [local_params(g.ops, part.tp, stack) for g in decoder.groups]
     embedding = ops_cost(decoder.embeddings, part, dev)
     return Units(
         layer=_mean_time(weights, times),
-        embedding=_edge_time(embedding, part, exchanges[0], dev, embedding=True),
-        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchanges[0], dev, embedding=False),
-        exchange=exchanges[0],
-        context=contexts[0],
+        embedding=_edge_time(embedding, part, exchange, dev, embedding=True),
+        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchange, dev, embedding=False),
+        exchange=exchange,
+        context=mean_exchange(weights, contexts),
+        routing=mean_exchange(weights, routings),
         width=hidden,
         layer_params=_mean(weights, params),
+        expert_rows=float(min((min(op.k, op.ffn) for op in routed), default=0)),
+        expert_params=_mean(weights, [local_expert_params(g.ops, ep, etp) for g in decoder.groups]),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
         embedding_params=local_params(decoder.embeddings, part.tp, stack),
         head_params=local_params((*decoder.final, decoder.head), part.tp, stack),
@@ -154,22 +179,26 @@ def _mean_time(weights: list[float], times: list[UnitTime]) -> UnitTime:
     return UnitTime(
         mean("forward_s"), mean("backward_s"), mean("wgrad_s"), mean("recompute_s"),
         _mean_exposed(weights, [t.tp for t in times]), _mean_exposed(weights, [t.cp for t in times]),
+        _mean_exposed(weights, [t.ep for t in times]),
         mean("launch_forward_s"), mean("launch_backward_s"), mean("launch_recompute_s"),
     )  # fmt: skip
 
 
-def _layer_time(cost: OpsCost, part: Slice, exchange: TpExchange, context: CpExchange, dev: Device) -> UnitTime:
+def _layer_time(
+    cost: OpsCost, part: Slice, exchange: TpExchange, context: Exchange, routing: Exchange, dev: Device
+) -> UnitTime:
     none = np.zeros_like(part.tp)
     forward, backward = cost.forward_s + none, cost.backward_s + none
     calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0) + context.calls_forward
-    launch_forward = (cost.forward_ops + calls) * dev.op_launch_s
-    launch_backward = (cost.backward_ops * BACKWARD_LAUNCH + calls) * dev.op_launch_s
+    launch_forward = (cost.forward_ops + calls + routing.calls_forward) * dev.op_launch_s
+    launch_backward = (cost.backward_ops * BACKWARD_LAUNCH + calls + routing.calls_backward) * dev.op_launch_s
     again = 1.0 if part.choices.recompute == "full" else 0.0
     left_out = unrepeated(part.choices) * np.minimum(exchange.reduce.time_s, exchange.forward_s)
     return UnitTime(
         forward, backward, cost.wgrad_s + none, _recomputed(cost, part) + none,
         Exposed(exchange.forward_s, exchange.backward_s, again * (exchange.forward_s - left_out)),
         Exposed(context.forward_s, context.backward_s, _attends_again(part) * context.forward_s),
+        Exposed(routing.forward_s, routing.backward_s, again * routing.forward_s),
         launch_forward, launch_backward, RELAUNCHED[part.choices.recompute] * launch_forward,
     )  # fmt: skip
 
@@ -214,6 +243,6 @@ def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *,
         tp = Exposed(gather + loss, exchange.reduce.time_s + regathers(part.choices) * gather, none)
     return UnitTime(
         np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, cost.wgrad_s + none, none,
-        tp, Exposed(none, none, none),
+        tp, Exposed(none, none, none), Exposed(none, none, none),
         cost.forward_ops * dev.op_launch_s + none, cost.backward_ops * dev.op_launch_s + none, none,
     )  # fmt: skip

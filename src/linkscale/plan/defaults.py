@@ -52,10 +52,13 @@ def default_choices(stack: Stack, precision: Precision = "bf16") -> Choices:
     return Choices(**{"stack": stack, **types, **STACK_DEFAULTS[stack]})  # type: ignore[arg-type]
 
 
-def complete(stated: Mapping[str, Any], gpus: int, domain_gpus: int, precision: Precision = "bf16") -> Strategy:
+def complete(
+    stated: Mapping[str, Any], gpus: int, domain_gpus: int, precision: Precision = "bf16", *, experts: bool = False
+) -> Strategy:
     """Return the strategy that the stated fields mean on so many GPUs; ``precision`` is for when none is stated.
 
-    dp is what the other degrees leave of the GPUs. HSDP shards over what is left of a scale-up domain.
+    dp is what the other degrees leave of the GPUs. HSDP shards over what is left of a scale-up domain. Routed experts
+    (``experts``: whether the model has any) that no ranks divide are cut like the rest, others left whole.
     """
     fields = {name: value for name, value in stated.items() if value is not None}
     for name, value in fields.items():
@@ -65,6 +68,8 @@ def complete(stated: Mapping[str, Any], gpus: int, domain_gpus: int, precision: 
         fields.setdefault("sharding", SHARDING_UNDER_PIPELINE[choices.stack])
     if choices.stack == "megatron" and fields.get("overlap_grad_reduce") is False:
         fields.setdefault("overlap_param_gather", False)
+    if experts:
+        fields.setdefault("etp", 1 if fields.get("ep", 1) > 1 else fields.get("tp", 1))
     fields.setdefault("dp", _remaining(fields, gpus))
     if fields.get("sharding", choices.sharding) == "hsdp":
         fields.setdefault("shard_domain", _domain(fields, domain_gpus))

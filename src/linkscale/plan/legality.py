@@ -7,22 +7,23 @@ the way out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from linkscale.base.errors import InputError
+from linkscale.plan.expert_legality import EXPERT_RULES
+from linkscale.plan.rules import BoolArray, Job, Rule, every
 from linkscale.plan.strategy import LEAST, NUMBERS, Sharding, Stack, Strategy, StrategyBatch
 
 if TYPE_CHECKING:
     from linkscale.workload.architecture import Architecture
 
-BoolArray = npt.NDArray[np.bool_]
-
 MOST = 2**31 - 1
 """Largest number a field may hold: keeps products of two of them inside 64 bits."""
+
+OUTER_LAYERS = 3
+"""Layers fewer that the first and the last interleaved chunk may hold together."""
 
 SHARDINGS: dict[Stack, tuple[Sharding, ...]] = {
     "megatron": ("none", "zero1", "zero2", "zero3", "hsdp"),
@@ -35,23 +36,6 @@ SHARDINGS: dict[Stack, tuple[Sharding, ...]] = {
 fully_shard; FSDP1's ShardingStrategy; DeepSpeed's stages and MiCS; DDP with ZeroRedundancyOptimizer."""
 
 
-class Job(NamedTuple):
-    """What a strategy is laid on."""
-
-    arch: Architecture
-    gpus: int
-    seq_len: int
-    global_batch: int
-
-
-class Rule(NamedTuple):
-    """One condition: ``mask`` is True where it holds (one bool where it depends on no number)."""
-
-    name: str
-    mask: Callable[[Job, StrategyBatch], BoolArray | bool]
-    message: Callable[[Job, Strategy], str]
-
-
 def check(arch: Architecture, gpus: int, strategy: Strategy, seq_len: int, global_batch: int) -> None:
     """Raise InputError with the first broken rule's message; return when the strategy can run."""
     numbers = {"gpus": gpus, "seq_len": seq_len, "global_batch": global_batch}
@@ -60,17 +44,29 @@ def check(arch: Architecture, gpus: int, strategy: Strategy, seq_len: int, globa
         least = LEAST.get(name, 1)
         if not least <= value <= MOST:
             raise InputError(f"{name} = {shown(value)}; it must be from {least} to {MOST}")
+    broken = first_broken(arch, gpus, strategy, seq_len, global_batch)
+    if broken is not None:
+        raise InputError(broken[1])
+
+
+def first_broken(
+    arch: Architecture, gpus: int, strategy: Strategy, seq_len: int, global_batch: int
+) -> tuple[int, str] | None:
+    """Return the place in ``RULES`` of the first broken rule and its message; None when the strategy can run."""
     job, batch = Job(arch, gpus, seq_len, global_batch), strategy.batch()
-    for rule in RULES:
+    for place, rule in enumerate(RULES):
         if not np.all(rule.mask(job, batch)):
-            raise InputError(rule.message(job, strategy))
+            return place, rule.message(job, strategy)
+    return None
 
 
-def legal_mask(arch: Architecture, gpus: int, batch: StrategyBatch, seq_len: int, global_batch: int) -> BoolArray:
-    """Return which strategies of a batch keep every rule."""
+def legal_mask(
+    arch: Architecture, gpus: int, batch: StrategyBatch, seq_len: int, global_batch: int, skip: tuple[str, ...] = ()
+) -> BoolArray:
+    """Return which strategies of a batch keep every rule, but for those whose names are skipped."""
     job = Job(arch, gpus, seq_len, global_batch)
     keep = np.ones(len(batch), dtype=bool)
-    for rule in RULES:
+    for rule in (rule for rule in RULES if rule.name not in skip):
         keep &= rule.mask(job, batch)
     return keep
 
@@ -106,6 +102,15 @@ def _kv_heads(job: Job, b: StrategyBatch) -> BoolArray:
 def _kv_heads_not(job: Job, s: Strategy) -> str:
     kv = job.arch.kv_heads
     return f"kv_heads = {kv} and tp = {s.tp}: neither divides the other; use a tp that divides {kv} or a multiple of it"
+
+
+def _widths(job: Job, b: StrategyBatch) -> BoolArray:
+    return every(b, (width % b.tp == 0 for width in job.arch.tensor_widths()))
+
+
+def _widths_not(job: Job, s: Strategy) -> str:
+    width = next(width for width in job.arch.tensor_widths() if width % s.tp)
+    return f"ffn_hidden = {width} does not divide by tp = {s.tp}; use another tp"
 
 
 def _context(job: Job, b: StrategyBatch) -> BoolArray:
@@ -158,17 +163,21 @@ def _stages_not(job: Job, s: Strategy) -> str:
 
 
 def _interleaved(job: Job, b: StrategyBatch) -> BoolArray:
-    # 2 more: Megatron can count the embedding and the loss as one layer each (account-for-embedding-in-pipeline-split,
-    # account-for-loss-in-pipeline-split), which is how Llama 3.1 405B lays its 126 layers on 16 stages.
-    chunks = b.pp * b.vpp
-    return np.asarray((b.vpp == 1) | (job.arch.layers % chunks == 0) | ((job.arch.layers + 2) % chunks == 0))
+    """Chunks hold equally many layers, but for up to three that the outer ones leave to embedding, prediction and loss.
+
+    Megatron can count the embedding and the loss as a layer each (account-for-loss-in-pipeline-split), as for the 126
+    layers of Llama 3.1 405B, or take any order (pipeline-model-parallel-layout), as for the 61 of DeepSeek-V3.
+    """
+    short = -job.arch.layers % (b.pp * b.vpp)
+    return np.asarray((b.vpp == 1) | (short <= OUTER_LAYERS))
 
 
 def _interleaved_not(job: Job, s: Strategy) -> str:
     layers = job.arch.layers
     return (
-        f"{layers} layers do not divide by pp*vpp = {s.pp}*{s.vpp} = {s.pp * s.vpp}, nor do {layers + 2} with the "
-        f"embedding and the loss counted as layers; use another vpp, or vpp = 1, where stages may be uneven"
+        f"{layers} layers do not divide by pp*vpp = {s.pp}*{s.vpp} = {s.pp * s.vpp}, nor do {layers + 1} to "
+        f"{layers + OUTER_LAYERS} with embedding, prediction and loss counted as layers; use another vpp, or vpp = 1, "
+        "where stages may be uneven"
     )
 
 
@@ -266,8 +275,8 @@ RULES: tuple[Rule, ...] = (
     Rule("heads", _heads, lambda job, s: (
         f"{job.arch.heads} attention heads do not divide by tp = {s.tp}; use a tp that divides {job.arch.heads}")),
     Rule("kv_heads", _kv_heads, _kv_heads_not),
-    Rule("ffn", lambda job, b: np.asarray(job.arch.ffn_hidden % b.tp == 0), lambda job, s: (
-        f"ffn_hidden = {job.arch.ffn_hidden} does not divide by tp = {s.tp}; use another tp")),
+    Rule("ffn", _widths, _widths_not),
+    *EXPERT_RULES,
     Rule("sequence", _sequence, _sequence_not),
     Rule("batch", _batch, _batch_not),
     Rule("stages", _stages, _stages_not),

@@ -5,30 +5,37 @@ Source of flags and defaults: NVIDIA/Megatron-LM megatron/training/arguments.py.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
+from typing import Any
 
 from linkscale.base.errors import InputError
-from linkscale.plan.megatron_flags import NO_EFFECT, UNDERSTOOD
+from linkscale.plan.layer_pattern import layout_stages
+from linkscale.plan.megatron_experts import expert_choices, layers_by_kind
+from linkscale.plan.megatron_flags import Flags
 from linkscale.plan.plan import Plan
 from linkscale.plan.strategy import (
     AttentionKernel,
     CommDtype,
     CpComm,
+    CudaGraphs,
+    Optimizer,
     Precision,
     Recompute,
     Sharding,
     Strategy,
     TpOverlap,
 )
-from linkscale.readers.megatron import Flag, MegatronArgs, read_megatron
+from linkscale.readers.megatron import MegatronArgs, read_megatron
 from linkscale.workload.architecture import Architecture, Positions
 
 # The GPT-2 vocabulary, which Megatron's examples train with.
 GPT2_VOCAB = 50257
 # Megatron's names of how context-parallel ranks meet each other's keys and values.
 CP_COMM: dict[str, CpComm] = {"p2p": "p2p", "all_gather": "all_gather", "allgather": "all_gather", "a2a": "a2a"}
-_UNSET = re.compile(r"\$\{?(\w+)")
+# Its recipes of 8-bit products; `delayed` is the default.
+RECIPES: dict[str, Precision] = {"delayed": "fp8", "tensorwise": "fp8", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
+OPTIMIZERS: dict[str, Optimizer] = {"adam": "adamw", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
+POSITIONS: dict[str, Positions] = {"learned_absolute": "learned", "rope": "rope", "none": "none"}
 
 
 def plan_from_megatron(path: str | Path, gpus: int | None = None) -> Plan:
@@ -38,8 +45,8 @@ def plan_from_megatron(path: str | Path, gpus: int | None = None) -> Plan:
 
 def plan_from_args(args: MegatronArgs, gpus: int | None = None) -> Plan:
     """Turn arguments into a Plan without a cluster; its assumptions name every flag that was not understood."""
-    flags = _Flags(args)
-    _refuse_unpriced(flags)
+    flags = Flags(args)
+    flags.refuse_unpriced()
     strategy = _strategy(flags, gpus)
     global_batch = flags.whole("global-batch-size", strategy.micro_batch * strategy.dp)
     model = _architecture(flags, strategy.tp)
@@ -52,80 +59,7 @@ def plan_from_args(args: MegatronArgs, gpus: int | None = None) -> Plan:
     )
 
 
-class _Flags:
-    """The flags with the types that the program gives them."""
-
-    def __init__(self, args: MegatronArgs) -> None:
-        self.args = args
-        self.flags = args.last()
-        self.assumptions: list[str] = []
-
-    def on(self, name: str) -> bool:
-        """Whether a switch is given (``--flag: false`` in YAML turns it off)."""
-        flag = self.flags.get(name)
-        return flag is not None and [v.lower() for v in flag.values[:1]] not in (["false"], ["0"])
-
-    def text(self, name: str, default: str = "") -> str:
-        flag = self.flags.get(name)
-        if flag is None:
-            return default
-        if not flag.values:
-            raise self.wrong(flag, "its value is missing")
-        return flag.values[0]
-
-    def whole(self, name: str, default: int) -> int:
-        flag = self.flags.get(name)
-        if flag is None:
-            return default
-        text = self.text(name)
-        unset = _UNSET.search(text)
-        if unset:
-            raise self.wrong(flag, f"{text} is not set in the file; put a line {unset[1]}=<number> above it")
-        if not (text.isascii() and text.isdigit() and 0 < len(text) <= 12 and int(text) > 0):
-            raise self.wrong(flag, f"{text[:40]!r} is no positive whole number")
-        return int(text)
-
-    def optional(self, name: str) -> int | None:
-        return self.whole(name, 0) or None
-
-    def share(self, name: str, default: float = 1.0) -> float:
-        """Return a number from 0 to 1."""
-        if name not in self.flags:
-            return default
-        text = self.text(name)
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1.0
-        if not 0.0 <= value <= 1.0:
-            raise self.wrong(self.flags[name], f"{text[:40]!r} is no number from 0 to 1")
-        return value
-
-    def required(self, name: str) -> int:
-        if name not in self.flags:
-            raise InputError(f"{self.args.where}: --{name} is missing; a training launch gives it")
-        return self.whole(name, 0)
-
-    def wrong(self, flag: Flag, what: str) -> InputError:
-        return InputError(f"{self.args.where}:{flag.line}: --{flag.name}: {what}")
-
-    def not_understood(self) -> list[str]:
-        strange = [f for f in self.flags.values() if f.name not in UNDERSTOOD and not NO_EFFECT.match(f.name)]
-        return [f"--{flag.name} (line {flag.line}) is not understood and has no effect here" for flag in strange]
-
-
-def _refuse_unpriced(flags: _Flags) -> None:
-    """Refuse what nothing here prices yet, before anything is asked of the rest."""
-    for name, flag in flags.flags.items():
-        if name.startswith("moe-") or name in ("num-experts", "expert-tensor-parallel-size"):
-            raise flags.wrong(flag, "mixture-of-experts models are not priced yet; a dense model would be right")
-        if name in ("multi-latent-attention", "mtp-num-layers", "hybrid-override-pattern"):
-            raise flags.wrong(flag, f"{name.replace('-', ' ')} is not priced yet; a plain decoder would be right")
-    if flags.text("expert-model-parallel-size", "1") != "1":
-        raise flags.wrong(flags.flags["expert-model-parallel-size"], "expert parallelism is not priced yet")
-
-
-def _strategy(flags: _Flags, gpus: int | None) -> Strategy:
+def _strategy(flags: Flags, gpus: int | None) -> Strategy:
     tp = flags.whole("tensor-model-parallel-size", 1)
     pp = flags.whole("pipeline-model-parallel-size", 1)
     cp = flags.whole("context-parallel-size", 1)
@@ -136,7 +70,7 @@ def _strategy(flags: _Flags, gpus: int | None) -> Strategy:
     return Strategy(
         stack="megatron",
         tp=tp, pp=pp, cp=cp, dp=_replicas(flags, tp, pp, cp, gpus), vpp=_interleaving(flags, pp),
-        cp_comm=_cp_comm(flags),
+        cp_comm=flags.choice("cp-comm-type", CP_COMM, "p2p"),
         micro_batch=flags.whole("micro-batch-size", 1),
         sequence_parallel=flags.on("sequence-parallel") and tp > 1,
         sharding=_sharding(flags, sharded),
@@ -150,21 +84,25 @@ def _strategy(flags: _Flags, gpus: int | None) -> Strategy:
         overlap_p2p=not flags.on("no-overlap-p2p-communication"),
         tp_overlap=_tp_overlap(flags, tp),
         bucket_bytes=flags.whole("ddp-bucket-size", 0) * (4 if grad_dtype == "fp32" else 2),
+        optimizer=flags.choice("optimizer", OPTIMIZERS, "adam"), cuda_graphs=_cuda_graphs(flags),
+        **expert_choices(flags, tp),
     )  # fmt: skip
 
 
-def _sharding(flags: _Flags, sharded: bool) -> Sharding:
+def _sharding(flags: Flags, sharded: bool) -> Sharding:
     return "zero3" if flags.on("use-megatron-fsdp") or flags.on("use-custom-fsdp") else "zero1" if sharded else "none"
 
 
-def _cp_comm(flags: _Flags) -> CpComm:
-    kind = flags.text("cp-comm-type", "p2p")
-    if kind not in CP_COMM:
-        raise flags.wrong(flags.flags["cp-comm-type"], f"{kind[:40]!r} is not priced; p2p, all_gather or a2a would be")
-    return CP_COMM[kind]
+def _cuda_graphs(flags: Flags) -> CudaGraphs:
+    """Return how much is a graph: layers or the iteration in full, or the parts of a layer that a scope lists."""
+    impl = flags.text("cuda-graph-impl", "none")
+    if impl == "none" and not (flags.on("enable-cuda-graph") or flags.on("external-cuda-graph")):
+        return "none"
+    scope = flags.values("cuda-graph-scope")
+    return "partial" if scope and not {"full", "full_iteration"} & set(scope) else "full"
 
 
-def _replicas(flags: _Flags, tp: int, pp: int, cp: int, gpus: int | None) -> int:
+def _replicas(flags: Flags, tp: int, pp: int, cp: int, gpus: int | None) -> int:
     model = tp * cp * pp
     degrees = f"tp*cp*pp = {tp}*{cp}*{pp}" if cp > 1 else f"tp*pp = {tp}*{pp}"
     if gpus is None and "nproc-per-node" in flags.flags:
@@ -182,19 +120,30 @@ def _replicas(flags: _Flags, tp: int, pp: int, cp: int, gpus: int | None) -> int
     return gpus // model
 
 
-def _interleaving(flags: _Flags, pp: int) -> int:
+def _interleaving(flags: Flags, pp: int) -> int:
+    if pp > 1 and "pipeline-model-parallel-layout" in flags.flags:
+        return _laid_out(flags, pp)
     stages = flags.optional("num-virtual-stages-per-pipeline-rank")
     layers = flags.optional("num-layers-per-virtual-pipeline-stage")
     if stages or not layers or pp == 1:
         return stages or 1
-    total = flags.required("num-layers")
+    ends = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split")
+    total = flags.required("num-layers") + sum(flags.on(name) for name in ends)
     if total % (pp * layers):
         flag = flags.flags["num-layers-per-virtual-pipeline-stage"]
         raise flags.wrong(flag, f"{total} layers do not divide by {pp} stages of {layers}-layer chunks")
     return total // (pp * layers)
 
 
-def _recompute(flags: _Flags, pp: int) -> tuple[Recompute, int]:
+def _laid_out(flags: Flags, pp: int) -> int:
+    name = "pipeline-model-parallel-layout"
+    stages = layout_stages(flags.text(name))
+    if stages % pp:
+        raise flags.wrong(flags.flags[name], f"{stages} stages do not divide by pp = {pp}")
+    return stages // pp
+
+
+def _recompute(flags: Flags, pp: int) -> tuple[Recompute, int]:
     granularity = flags.text("recompute-granularity")
     if flags.on("recompute-activations") or granularity == "selective":
         return "selective", 0
@@ -205,9 +154,11 @@ def _recompute(flags: _Flags, pp: int) -> tuple[Recompute, int]:
     return "none", 0
 
 
-def _precision(flags: _Flags) -> Precision:
+def _precision(flags: Flags) -> Precision:
+    if "fp4-format" in flags.flags:
+        return "nvfp4"
     if "fp8-format" in flags.flags or "fp8" in flags.flags:
-        return "fp8"
+        return flags.choice("fp8-recipe", RECIPES, "delayed")
     if flags.on("bf16"):
         return "bf16"
     if flags.on("fp16"):
@@ -215,7 +166,7 @@ def _precision(flags: _Flags) -> Precision:
     raise InputError(f"{flags.args.where}: neither --bf16 nor --fp16: 32-bit training is not priced; add one of them")
 
 
-def _grad_dtype(flags: _Flags, precision: Precision) -> CommDtype:
+def _grad_dtype(flags: Flags, precision: Precision) -> CommDtype:
     if flags.on("grad-reduce-in-bf16"):
         return "bf16"
     # --bf16 accumulates in 32 bits by default, --fp16 only when asked.
@@ -223,7 +174,7 @@ def _grad_dtype(flags: _Flags, precision: Precision) -> CommDtype:
     return "fp32" if wide else "fp16"
 
 
-def _attention(flags: _Flags) -> AttentionKernel:
+def _attention(flags: Flags) -> AttentionKernel:
     backend = flags.text("attention-backend", "")
     if backend in ("flash", "fused", "auto") or flags.on("use-flash-attn"):
         return "flash"
@@ -233,13 +184,13 @@ def _attention(flags: _Flags) -> AttentionKernel:
     return "unfused"
 
 
-def _tp_overlap(flags: _Flags, tp: int) -> TpOverlap:
+def _tp_overlap(flags: Flags, tp: int) -> TpOverlap:
     if tp == 1 or flags.on("no-async-tensor-model-parallel-allreduce"):
         return "none"
     return "ring" if flags.on("tp-comm-overlap") and flags.on("sequence-parallel") else "async"
 
 
-def _architecture(flags: _Flags, tp: int) -> Architecture:
+def _architecture(flags: Flags, tp: int) -> Architecture:
     hidden = flags.required("hidden-size")
     heads = flags.required("num-attention-heads")
     gated = flags.on("swiglu")
@@ -249,39 +200,38 @@ def _architecture(flags: _Flags, tp: int) -> Architecture:
     rms = flags.text("normalization", "LayerNorm") == "RMSNorm"
     bias = not flags.on("disable-bias-linear")
     head_dim = flags.whole("kv-channels", max(1, hidden // heads))
+    shape: dict[str, Any] = {
+        "vocab": _vocab(flags, tp), "hidden": hidden, "layers": flags.required("num-layers"), "heads": heads,
+        "kv_heads": flags.whole("num-query-groups", heads) if flags.on("group-query-attention") else heads,
+        "head_dim": head_dim, "ffn_hidden": ffn, "gated_mlp": gated, "activation": _activation(flags, gated),
+        "norm": "rmsnorm" if rms else "layernorm", "norm_bias": not rms, "positions": positions,
+        "max_positions": flags.required("max-position-embeddings") if positions == "learned" else 0,
+        "rotary_dim": round(head_dim * flags.share("rotary-percent")) if positions == "rope" else 0,
+        "tied_embeddings": not flags.on("untie-embeddings-and-output-weights"),
+        "qkv_bias": bias or flags.on("add-qkv-bias"), "attention_out_bias": bias, "mlp_bias": bias,
+        "qk_norm": "head" if flags.on("qk-layernorm") else "none", "dropout": _dropout(flags),
+    }  # fmt: skip
     return Architecture(
-        name=f"megatron-{flags.required('num-layers')}x{hidden}", model_type="megatron", vocab=_vocab(flags, tp),
-        hidden=hidden, layers=flags.required("num-layers"), heads=heads,
-        kv_heads=flags.whole("num-query-groups", heads) if flags.on("group-query-attention") else heads,
-        head_dim=head_dim, ffn_hidden=ffn, gated_mlp=gated, activation=_activation(flags, gated),
-        norm="rmsnorm" if rms else "layernorm", norm_bias=not rms,
-        positions=positions, max_positions=flags.required("max-position-embeddings") if positions == "learned" else 0,
-        rotary_dim=round(head_dim * flags.share("rotary-percent")) if positions == "rope" else 0,
-        tied_embeddings=not flags.on("untie-embeddings-and-output-weights"),
-        qkv_bias=bias or flags.on("add-qkv-bias"), attention_out_bias=bias, mlp_bias=bias,
-        qk_norm="head" if flags.on("qk-layernorm") else "none", dropout=_dropout(flags),
-        source=f"Megatron-LM arguments, {flags.args.where}",
+        name=f"megatron-{shape['layers']}x{hidden}", model_type="megatron",
+        source=f"Megatron-LM arguments, {flags.args.where}", **layers_by_kind(flags, shape),
     )  # fmt: skip
 
 
-def _positions(flags: _Flags) -> Positions:
-    kind = flags.text("position-embedding-type", "rope" if flags.on("use-rotary-position-embeddings") else "")
-    known: dict[str, Positions] = {"": "learned", "learned_absolute": "learned", "rope": "rope", "none": "none"}
-    if kind not in known:
-        raise flags.wrong(flags.flags["position-embedding-type"], f"{kind[:40]!r} is not priced; rope would be right")
-    return known[kind]
+def _positions(flags: Flags) -> Positions:
+    rotate = flags.on("use-rotary-position-embeddings")
+    return flags.choice("position-embedding-type", POSITIONS, "rope" if rotate else "learned_absolute")
 
 
-def _activation(flags: _Flags, gated: bool) -> str:
+def _activation(flags: Flags, gated: bool) -> str:
     return "silu" if gated else "relu2" if flags.on("squared-relu") else "gelu"
 
 
-def _dropout(flags: _Flags) -> bool:
+def _dropout(flags: Flags) -> bool:
     """Whether any dropout runs; Megatron's own rates are 0.1."""
     return any(flags.share(name, 0.1) > 0.0 for name in ("attention-dropout", "hidden-dropout"))
 
 
-def _vocab(flags: _Flags, tp: int) -> int:
+def _vocab(flags: Flags, tp: int) -> int:
     """Return the vocabulary padded as Megatron pads it: to a multiple of ``make-vocab-size-divisible-by * tp``."""
     stated = flags.optional("vocab-size") or flags.optional("padded-vocab-size")
     if not stated:

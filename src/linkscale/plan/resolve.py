@@ -8,24 +8,24 @@ the rules of ``REFUSALS`` only, never for what a prediction would give.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
-from linkscale.plan.defaults import check_field
+from linkscale.plan.asked import Asked
 from linkscale.plan.legality import check
 from linkscale.plan.measured import measured_memory_bytes, measured_step_s
+from linkscale.plan.precision import check_precision
 from linkscale.plan.product import Defaults, product_defaults
+from linkscale.plan.run_models import disagreement, mixture, run_model
+from linkscale.plan.run_strategy import degrees, run_strategy
 from linkscale.plan.shapes import run_architecture
-from linkscale.plan.strategy import Precision, Sharding, Strategy
+from linkscale.plan.strategy import Strategy
 from linkscale.plan.systems import run_cluster
 from linkscale.readers.runs import RunRecord
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
 from linkscale.workload.counts import params
-
-SPELLINGS = {"fsdp": "zero3", "mxfp8": "fp8"}
-"""What sources write for a choice that has another name here."""
 
 
 class Case(Model, frozen=True):
@@ -72,38 +72,30 @@ def _contradicts(record: RunRecord) -> bool:
     return "CHECK:" in record.notes and "CHECK: implied" not in record.notes
 
 
-def _degrees(record: RunRecord) -> int | None:
-    dp = record.dp or _remaining_dp(record)
-    if not (record.tp and record.pp and dp):
-        return None
-    return record.tp * record.pp * (record.cp or 1) * dp
-
-
-def _remaining_dp(record: RunRecord) -> int | None:
-    """Data-parallel ranks where a row leaves them out: nothing contradicts only when the other degrees divide."""
-    if record.dp or not (record.tp and record.pp and record.num_gpus) or "does not satisfy" in record.notes:
-        return record.dp
-    model = record.tp * record.pp * (record.cp or 1)
-    return record.num_gpus // model if record.num_gpus % model == 0 else None
+def _no_shape(record: RunRecord) -> str:
+    """Say what is missing of a shape that neither the row nor a packaged model gives, or nothing."""
+    if run_model(record):
+        return ""
+    if not (record.layers and record.hidden and record.heads):
+        beside = ", and no packaged model is known to have its shape" if mixture(record) else ""
+        return f"the source states no layers, width and heads of {record.model!r}{beside}"
+    return ""
 
 
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("contradictory", _contradicts, _says("the numbers that the source prints contradict each other (CHECK)")),
-    Refusal("mixture of experts", lambda r: bool(r.experts or r.experts_topk) or "MoE:" in r.notes,
-            _says("mixture-of-experts models are not priced yet")),
+    Refusal("contradictory", lambda r: bool(disagreement(r)), disagreement),
     Refusal("LoRA", lambda r: "(LoRA)" in r.model, _says("LoRA trains a small part of the weights: not priced")),
     Refusal("offload", lambda r: "CPU offload experiment" in r.notes or "CPU offload used" in r.notes,
             _says("offload to host memory is not priced")),
-    Refusal("nvfp4", lambda r: r.precision == "nvfp4", _says("nvfp4 arithmetic is not priced yet")),
-    Refusal("no shape", lambda r: not (r.layers and r.hidden and r.heads),
-            lambda r: f"the source states no layers, width and heads of {r.model!r}"),
+    Refusal("no shape", lambda r: bool(_no_shape(r)), _no_shape),
     Refusal("unknown GPU", lambda r: r.gpu.startswith("unknown"), _says("the source does not state the GPU")),
     Refusal("no GPU count", lambda r: not r.num_gpus, _says("the source does not state the number of GPUs")),
     Refusal("no sequence length", lambda r: not r.seq_len, _says("the source does not state the sequence length")),
     Refusal("no global batch", lambda r: not r.global_batch_seqs, _says("the source does not state the global batch")),
-    Refusal("no layout", lambda r: _degrees(r) is None, _says("the source does not state the parallel layout")),
-    Refusal("layout and GPUs differ", lambda r: _degrees(r) != r.num_gpus,
-            lambda r: f"tp*pp*cp*dp = {_degrees(r)}, but the run has {r.num_gpus} GPUs"),
+    Refusal("no layout", lambda r: degrees(r) is None, _says("the source does not state the parallel layout")),
+    Refusal("layout and GPUs differ", lambda r: degrees(r) != r.num_gpus,
+            lambda r: f"tp*pp*cp*dp = {degrees(r)}, but the run has {r.num_gpus} GPUs"),
 )  # fmt: skip
 
 
@@ -114,7 +106,7 @@ def resolve(record: RunRecord, defaults: Defaults | None = None) -> Case | Unres
         if refusal.applies(record):
             return _unresolved(record, refusal.kind, refusal.says(record))
     try:
-        found = _Resolver(record, table).case()
+        found = _case(Asked(record, table))
     except InputError as error:
         return _unresolved(record, "not understood", str(error))
     try:
@@ -127,8 +119,7 @@ def resolve(record: RunRecord, defaults: Defaults | None = None) -> Case | Unres
 def _check(case: Case) -> None:
     """Raise where the GPU lacks the arithmetic or the strategy breaks a rule of legality."""
     gpu, strategy = case.cluster.gpu, case.strategy
-    if strategy.precision not in gpu.peak_flops_per_s:
-        raise InputError(f"{gpu.name} has no {strategy.precision} arithmetic")
+    check_precision(gpu.name, gpu.peak_flops_per_s, strategy.precision)
     check(case.architecture, case.cluster.gpus, strategy, case.seq_len, case.global_batch)
 
 
@@ -139,129 +130,24 @@ def _unresolved(record: RunRecord, kind: str, reason: str) -> Unresolved:
     )  # fmt: skip
 
 
-class _Resolver:
-    """One record on its way to a case; collects the sentences of the defaults that it used."""
+def _case(asked: Asked) -> Case:
+    record = asked.record
+    architecture = run_architecture(asked)
+    cluster = run_cluster(asked)
+    strategy = run_strategy(asked)
+    step_s = measured_step_s(record, params(architecture), cluster.gpu)
+    kind = str(asked.default("memory_kind")) if record.peak_mem_gib else ""
+    return Case(
+        id=record.id, source_key=record.source_key, architecture=architecture, cluster=cluster, strategy=strategy,
+        seq_len=record.seq_len or 1, global_batch=record.global_batch_seqs or 1,  # stated, or refused above
+        measured_step_s=None if _power_unknown(asked) else step_s,
+        measured_memory_bytes=measured_memory_bytes(record), memory_kind=kind, assumptions=tuple(asked.assumptions),
+    )  # fmt: skip
 
-    def __init__(self, record: RunRecord, table: Defaults) -> None:
-        self.record = record
-        self.table = table
-        self.assumptions: list[str] = []
 
-    def default(self, field: str) -> Any:
-        """Return the table's value for a field and keep its sentence."""
-        value = self.any_default(field)
-        if value is None:
-            raise InputError(f"no product default for {field} of {self.record.framework!r} on {self.record.gpu!r}")
-        return value
-
-    def any_default(self, field: str) -> Any:
-        """Return the table's value for a field, or None where no rule speaks of the run."""
-        found = self.table.find(field, self.record)
-        if found is None:
-            return None
-        if found.said not in self.assumptions:
-            self.assumptions.append(found.said)
-        return found.value
-
-    def case(self) -> Case:
-        record = self.record
-        seq_len, global_batch = record.seq_len or 1, record.global_batch_seqs or 1  # stated, or refused above
-        architecture = run_architecture(record, self.default)
-        cluster = run_cluster(record, self.default, self.any_default)
-        strategy = self.strategy()
-        step_s = measured_step_s(record, params(architecture), cluster.gpu)
-        kind = str(self.default("memory_kind")) if record.peak_mem_gib else ""
-        return Case(
-            id=record.id, source_key=record.source_key, architecture=architecture, cluster=cluster, strategy=strategy,
-            seq_len=seq_len, global_batch=global_batch,
-            measured_step_s=None if self._power_unknown() else step_s,
-            measured_memory_bytes=measured_memory_bytes(record), memory_kind=kind,
-            assumptions=tuple(self.assumptions),
-        )  # fmt: skip
-
-    def _power_unknown(self) -> bool:
-        """Whether the GPUs ran at a power limit that nobody states: memory can be compared, seconds cannot."""
-        unknown = any(text in self.record.notes for text in ("power limit not stated", "limit not given"))
-        if unknown:
-            self.assumptions.append("step time not compared: the GPUs ran at a power limit that the source omits")
-        return unknown
-
-    def strategy(self) -> Strategy:
-        record = self.record
-        sharding = self.sharding()
-        pp = record.pp or 1
-        tp = record.tp or 1
-        recompute, layers = self.recompute(pp)
-        return Strategy(
-            stack=self.default("stack"),
-            sequence_parallel=self._stated_or("sequence_parallel", record.sp) and tp > 1,
-            sharding=sharding,
-            recompute=recompute,
-            recompute_layers=layers,
-            precision=self.precision(),
-            attention=self._known_or("attention", record.attention),
-            compile=self.default("compile"),
-            grad_dtype=self.default("grad_dtype"),
-            param_dtype=self.default("param_dtype"),
-            overlap_grad_reduce=self.default("overlap_grad_reduce"),
-            overlap_param_gather=self.default("overlap_param_gather"),
-            overlap_p2p=self.default("overlap_p2p"),
-            cp_comm="all_gather" if self.default("stack") == "fsdp2" else "p2p",
-            no_sync=sharding == "zero2" and pp > 1,
-            tp_overlap=self.default("tp_overlap") if tp > 1 else "none",
-            tp=tp, pp=pp, cp=record.cp or 1, dp=_remaining_dp(record) or 1,
-            vpp=self.vpp(pp), micro_batch=self.micro_batch(pp),
-            shard_domain=record.gpus_per_node or 8 if sharding == "hsdp" else 1,
-        )  # fmt: skip
-
-    def _stated_or(self, field: str, stated: Any) -> Any:
-        return self.default(field) if stated is None else stated
-
-    def _known_or(self, field: str, stated: str) -> Any:
-        if stated in ("", "unknown"):
-            return self.default(field)
-        value = SPELLINGS.get(stated, stated)
-        check_field(field, value)
-        return value
-
-    def precision(self) -> Precision:
-        if self.record.precision == "mxfp8":
-            self.assumptions.append("mxfp8 priced as fp8: same peak, block scales of 1/32 of the bytes left out")
-        return cast(Precision, self._known_or("precision", self.record.precision))
-
-    def sharding(self) -> Sharding:
-        instead = self.table.find("sharding_under_pipeline", self.record)
-        if instead is not None:
-            self.assumptions.append(instead.said)
-            return cast(Sharding, instead.value)
-        return cast(Sharding, self._known_or("sharding", self.record.sharding))
-
-    def recompute(self, pp: int) -> tuple[Any, int]:
-        """Return what is recomputed and of how many layers per stage (0: all)."""
-        kind = self._known_or("recompute", self.record.recompute)
-        if isinstance(kind, int):
-            return "full", -(-kind // pp)
-        if kind != "selective" or not self.record.layers:
-            return kind, 0
-        every = self.any_default("selective_means")
-        return (kind, 0) if every is None else ("full", -(-self.record.layers // int(every) // pp))
-
-    def vpp(self, pp: int) -> int:
-        if pp == 1:
-            return 1
-        stated = self._stated_or("vpp", self.record.vpp)
-        if stated != "one layer":
-            return int(stated)
-        layers = self.record.layers or 0
-        return layers // pp if layers and layers % pp == 0 else 1
-
-    def micro_batch(self, pp: int) -> int:
-        record = self.record
-        replicas = _remaining_dp(record) or 1
-        if record.micro_batch_seqs:
-            return record.micro_batch_seqs
-        local = (record.global_batch_seqs or 1) // replicas
-        if record.grad_accum and local % record.grad_accum == 0:
-            return local // record.grad_accum
-        default = self.default("micro_batch")
-        return max(1, local // pp) if default == "one per stage" else int(default)
+def _power_unknown(asked: Asked) -> bool:
+    """Whether the GPUs ran at a power limit that nobody states: memory can be compared, seconds cannot."""
+    unknown = any(text in asked.record.notes for text in ("power limit not stated", "limit not given"))
+    if unknown:
+        asked.say("step time not compared: the GPUs ran at a power limit that the source omits")
+    return unknown

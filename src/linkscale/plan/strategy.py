@@ -19,13 +19,16 @@ from linkscale.base.model import Model
 Stack = Literal["megatron", "fsdp2", "fsdp1", "deepspeed", "ddp"]
 Sharding = Literal["none", "zero1", "zero2", "zero3", "hsdp"]
 Recompute = Literal["none", "selective", "full"]
-Precision = Literal["fp16", "bf16", "fp8"]
+Precision = Literal["fp16", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"]
 CommDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
 Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"]
 Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "sgd", "muon"]
 CudaGraphs = Literal["none", "partial", "full"]
 AttentionKernel = Literal["flash", "unfused"]
 TpOverlap = Literal["none", "async", "ring"]
+Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
+A2aOverlap = Literal["none", "shared-expert", "1f1b"]
+ExpertGemm = Literal["grouped", "sequential"]
 CpComm = Literal["p2p", "all_gather", "a2a"]
 Compression = Literal["none", "bf16", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
 
@@ -45,6 +48,8 @@ class Choices(Model, frozen=True):
     recompute: Recompute = "selective"
     schedule: Schedule = "1f1b"
     precision: Precision = "bf16"
+    """Of the products. One scale serves: ``fp8`` a tensor, ``fp8-block`` 128 numbers, ``mxfp8`` 32, ``nvfp4`` 16.
+    """
     attention: AttentionKernel = "flash"
     cuda_graphs: CudaGraphs = "none"
     """How much of a step the host launches as recorded graphs: ``partial`` leaves out attention (or experts)."""
@@ -69,15 +74,29 @@ class Choices(Model, frozen=True):
     tp_overlap: TpOverlap = "async"
     """What tensor-parallel communication hides behind: nothing; ``async``: Megatron's, the input gradient's
     reduction behind the weight gradient's GEMM; ``ring``: every exchange pipelined with its own GEMM."""
+    dispatcher: Dispatcher = "alltoall"
+    """How tokens reach their experts: ``alltoall`` sends every copy, ``allgather`` all tokens to all ranks; ``deepep``
+    and ``hybridep`` send a token once to every node that holds experts of its, and fan it out there."""
+    a2a_overlap: A2aOverlap = "none"
+    """What the exchange of tokens hides behind: the experts that all tokens pass, or (``1f1b``) the other direction of
+    another micro-batch."""
+    expert_gemm: ExpertGemm = "grouped"
+    dispatch_dtype: CommDtype = "bf16"
+    """Type in which tokens are sent to their experts."""
+    combine_dtype: CommDtype = "bf16"
+    """Type in which experts' results are sent back."""
 
 
 LEAST = {
     "tp": 1, "pp": 1, "vpp": 1, "dp": 1, "cp": 1, "micro_batch": 1, "recompute_layers": 0, "shard_domain": 1,
-    "bucket_bytes": 0,
+    "bucket_bytes": 0, "ep": 1, "etp": 1,
 }  # fmt: skip
 """The numbers of a strategy and the least that each may be."""
 
 NUMBERS = tuple(LEAST)
+
+ROUTING = ("dispatcher", "a2a_overlap", "expert_gemm", "dispatch_dtype", "combine_dtype")
+"""Choices that say something about routed experts only."""
 
 
 class Strategy(Choices, frozen=True):
@@ -86,6 +105,8 @@ class Strategy(Choices, frozen=True):
     ``dp`` counts data-parallel replicas of the dense part: GPUs = tp * cp * pp * dp. ``shard_domain`` is the
     group over which HSDP shards (1 where unused). ``recompute_layers``: full recompute of that many layers
     per pipeline stage (0 = all, when recompute is ``full``). ``bucket_bytes``: gradient bucket (0 = the stack's own).
+    ``ep``, ``etp``: ranks over which routed experts are divided, and over which one expert is cut; both are folded over
+    the ranks of a stage, so that ``edp`` replicas of experts are left.
     """
 
     tp: int = 1
@@ -97,6 +118,8 @@ class Strategy(Choices, frozen=True):
     recompute_layers: int = 0
     shard_domain: int = 1
     bucket_bytes: int = 0
+    ep: int = 1
+    etp: int = 1
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -108,6 +131,11 @@ class Strategy(Choices, frozen=True):
     def gpus(self) -> int:
         """GPUs that the strategy needs."""
         return self.tp * self.cp * self.pp * self.dp
+
+    @property
+    def edp(self) -> int:
+        """Data-parallel replicas of routed experts."""
+        return self.tp * self.cp * self.dp // (self.ep * self.etp)
 
     def choices(self) -> Choices:
         """Return the categorical half alone."""
@@ -132,6 +160,8 @@ class StrategyBatch:
     recompute_layers: IntArray
     shard_domain: IntArray
     bucket_bytes: IntArray
+    ep: IntArray
+    etp: IntArray
 
     def __len__(self) -> int:
         return len(self.tp)

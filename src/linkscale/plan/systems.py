@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from linkscale.plan.shapes import Ask
+from linkscale.plan.asked import Asked
 from linkscale.readers.runs import RunRecord
 from linkscale.topology import parse_cluster
 from linkscale.topology.cluster import Cluster
@@ -12,11 +12,12 @@ from linkscale.topology.cluster import Cluster
 _KINDS = {"InfiniBand": "ib", "RoCE": "roce", "EFA": "efa", "Omni-Path": "opa"}
 
 
-def run_cluster(record: RunRecord, ask: Ask, may: Ask) -> Cluster:
-    """Return the cluster of a run; a stated network wins over the product's. ``may`` asks for what may have no rule."""
+def run_cluster(asked: Asked) -> Cluster:
+    """Return the cluster of a run; a stated network wins over the product's."""
+    record = asked.record
     one_node = (record.num_gpus or 1) <= (record.nvlink_domain_size or record.gpus_per_node or 1)
-    scaleout = None if one_node else stated_network(record) or may("scaleout")
-    return _cluster(f"{ask('system')}:{record.num_gpus}", scaleout)
+    scaleout = None if one_node else stated_network(record) or asked.may("scaleout")
+    return _cluster(f"{asked.default('system')}:{record.num_gpus}", scaleout)
 
 
 def stated_network(record: RunRecord) -> str | None:

@@ -32,7 +32,8 @@ class Extent(Model, frozen=True):
     gpu: str
     arch: str
     stack: str
-    precision: str
+    arithmetic: str
+    """The entry of a GPU's peaks that its products run at."""
     scaleup: str
     domain_gpus: int
     gpus: int
@@ -45,13 +46,13 @@ def checked() -> dict[str, Checked]:
     return msgspec.convert(load_packaged("linkscale.profile", "data/checked.yaml"), dict[str, Checked])
 
 
-def width_class(precision: str) -> str:
-    """Name a precision as the table does.
+def width_class(arithmetic: str) -> str:
+    """Name the arithmetic of products as the table does.
 
     >>> width_class("bf16"), width_class("fp8")
     ('16-bit', 'fp8')
     """
-    return "16-bit" if precision in ("bf16", "fp16") else precision
+    return "16-bit" if arithmetic in ("bf16", "fp16") else arithmetic
 
 
 def outside(asked: Extent) -> tuple[str, ...]:
@@ -65,8 +66,8 @@ def _outside(asked: Extent, seen: Checked) -> Iterator[str]:
         yield f"GPU {asked.gpu}"
     if asked.stack not in seen.stacks:
         yield f"stack {asked.stack} on {asked.arch}"
-    if width_class(asked.precision) not in seen.precisions:
-        yield f"{asked.precision} on {asked.arch}"
+    if width_class(asked.arithmetic) not in seen.precisions:
+        yield f"{asked.arithmetic} on {asked.arch}"
     if asked.gpus > 1 and asked.scaleup not in seen.scaleups:
         yield f"scale-up {asked.scaleup} on {asked.arch}"
     elif asked.domain_gpus > seen.largest_domain:

@@ -24,6 +24,8 @@ _TOKEN = re.compile(
     r"(?P<space>(?:[ \t\r\f\v]|\\\r?\n)+)"
     r"|(?P<newline>\n)"
     r"|(?P<comment>\#[^\n]*)"
+    # A list of layers as YAML leaves it, unquoted; short, so that a run of brackets is not scanned again from each.
+    r"|(?P<list>\((?=\({0,8}\[)[\d\[\]()*+, ]{1,400}\))"
     r"|(?P<operator>[;&|()<>]+)"
     r"|(?P<word>(?:\\.|\$\{[^}\n]*\}|\"(?:\\.|[^\"\\])*\"|'[^']*'|[^\s;&|()<>\\\"'])+)",
     re.DOTALL,
@@ -146,7 +148,7 @@ def _words(text: str, first_line: int, where: str) -> Iterator[tuple[str, int]]:
         match = _TOKEN.match(text, at)
         if match is None:
             raise InputError(f"{where}:{line}: an open quote or a lone backslash; close it")
-        if match.lastgroup == "word":
+        if match.lastgroup in ("word", "list"):
             yield match[0], line
         elif match.lastgroup == "operator":
             yield "(", line

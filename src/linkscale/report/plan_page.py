@@ -7,27 +7,45 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from linkscale.estimate.result import Estimate
 from linkscale.plan.strategy import Strategy
 from linkscale.report.bars import MEMORY_MARKS, TIME_MARKS
 from linkscale.report.context import Asked
 from linkscale.report.layout import ROOMY, Fluid, bullets, facts, section, table
 from linkscale.report.predict_page import answers, header, strip
 from linkscale.report.text import count, duration, gigabytes, large, percent, significant, size
-from linkscale.report.words import TIME_WORDS, choices, degrees, recompute, sharding, strategy_line
+from linkscale.report.words import (
+    DEGREES,
+    MEMORY_WORDS,
+    TIME_WORDS,
+    choices,
+    degrees,
+    recompute,
+    sharding,
+    strategy_line,
+)
 from linkscale.search.result import (
     Difference,
     Explanation,
     Loser,
+    MemoryPart,
     ParetoPoint,
     PlanEntry,
     PlanResult,
     Relaxation,
     Space,
     Upgrade,
+    Why,
 )
 
 PARETO_ROWS = 8
 """Points of the Pareto front on the page; the JSON document holds all."""
+
+VERDICTS = {"illegal": "cannot run: ", "short": "does not fit: ", "slower": "slower: "}
+"""What comes before a reason that does not say it itself."""
+
+NOTED = 0.01
+"""A cause of at least this share of the largest is worth a line beside it; the JSON document holds all."""
 
 
 def plan_page(result: PlanResult, asked: Asked) -> Group:
@@ -38,6 +56,7 @@ def plan_page(result: PlanResult, asked: Asked) -> Group:
         header(asked),
         section("Best plan", strategy_line(best.strategy), *answers(best.estimate), *_strips(best)),
         section(f"Top {len(result.plans)} of {result.space.fit:,} that fit", *_ranking(result.plans)),
+        *(_why(answer, best) for answer in result.why),
         *_reasons(explanation, result.plans),
         *_limits(explanation),
         *_pareto(result.pareto, best),
@@ -88,7 +107,7 @@ def _ranks(plans: Sequence[PlanEntry], own: Sequence[str], columns: int) -> Rend
 
 def _varying(plans: Sequence[PlanEntry]) -> list[str]:
     """Return the degrees that the table shows: those in use, and the number of GPUs where it differs."""
-    used = [name for name in ("tp", "cp", "pp", "vpp", "dp") if any(getattr(p.strategy, name) > 1 for p in plans)]
+    used = [name for name in DEGREES if any(getattr(p.strategy, name) > 1 for p in plans)]
     return (["GPUs"] if len({p.strategy.gpus for p in plans}) > 1 else []) + used
 
 
@@ -107,6 +126,42 @@ def _differences(rows: Sequence[Difference]) -> RenderableType:
     for row in rows:
         sign = "+" if row.seconds > 0 else "-"
         body.add_row(row.key, f"{sign}{duration(abs(row.seconds))}", TIME_WORDS[row.key])
+    return body
+
+
+def _why(why: Why, best: PlanEntry) -> RenderableType:
+    """Answer one layout asked about: the verdict, the strategy behind it, and what differs from the best plan."""
+    asked = ", ".join(f"{name} {_value(name, value)}" for name, value in why.asked.items())
+    rows: list[tuple[str, RenderableType]] = [("answer", VERDICTS.get(why.answer, "") + why.reason)]
+    if why.strategy is not None and why.answer != "chosen":
+        rows.append(("leanest such" if why.answer == "short" else "best such", strategy_line(why.strategy)))
+        changes = (f"{d.field} {_value(d.field, d.value)} not {_value(d.field, d.best)}" for d in why.departures)
+        rows.append(("differs in", ", ".join(changes)))
+    if why.inside_interval is not None:
+        rows.append(("certainty", _certainty(why.inside_interval, best.estimate)))
+    rows += [("if it fitted", why.unlimited)] if why.unlimited else []
+    rows += [("way out", why.way_out)] if why.way_out else []
+    noted = [row for row in why.differences if abs(row.seconds) >= NOTED * abs(why.differences[0].seconds)]
+    tables: list[RenderableType] = [_differences(noted)] if noted else []
+    tables += [_memory_parts(why.memory)] if why.memory else []
+    return section(f"Why not {asked}", facts(rows), *tables)
+
+
+def _certainty(inside: bool, best: Estimate) -> str:
+    interval = f"the best plan's p10-p90 of {duration(best.p10_s)} to {duration(best.p90_s)}"
+    if inside:
+        return f"inside {interval}: the estimate alone cannot tell the two apart; measure both"
+    return f"outside {interval}: more than the estimate usually errs"
+
+
+def _memory_parts(rows: Sequence[MemoryPart]) -> RenderableType:
+    """Show the parts of memory that grew."""
+    body = table(("<memory", "GB", "best plan", "more", "<what it is~"))
+    more = [row.size_bytes - row.best_bytes for row in rows]
+    for row, extra in zip(rows, more, strict=True):
+        if extra >= NOTED * more[0]:
+            sizes = (gigabytes(row.size_bytes), gigabytes(row.best_bytes), f"+{gigabytes(extra)}")
+            body.add_row(row.key, *sizes, MEMORY_WORDS[row.key])
     return body
 
 

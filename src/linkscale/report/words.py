@@ -30,8 +30,12 @@ MEMORY_WORDS: dict[str, str] = {
     "other": "context, libraries, fragmentation",
 }
 
+DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
+"""Degrees of parallelism in the order in which a strategy is told."""
+
 LEVEL_WORDS = {"device": "device", "domain": "scale-up", "node": "node", "fabric": "scale-out"}
 
+_HIDING = {"shared-expert": "shared experts", "1f1b": "another micro-batch"}
 _SCALEUP = {
     "nvswitch": "NVSwitch", "nvlink-mesh": "NVLink mesh", "bridge": "NVLink bridge", "xgmi": "xGMI", "pcie": "PCIe",
     "none": "none",
@@ -53,7 +57,7 @@ def strategy_line(strategy: Strategy) -> str:
 
 def degrees(strategy: Strategy) -> list[str]:
     """Return the degrees of parallelism above 1."""
-    named = {name: getattr(strategy, name) for name in ("tp", "cp", "pp", "vpp", "dp")}
+    named = {name: getattr(strategy, name) for name in DEGREES}
     return [f"{name} {value}" for name, value in named.items() if value > 1] or ["no parallelism"]
 
 
@@ -86,12 +90,22 @@ def _unusual(strategy: Strategy) -> list[str]:
     words += [f"buckets of {size(strategy.bucket_bytes)}"] if strategy.bucket_bytes else []
     words += [f"schedule {strategy.schedule}"] if strategy.schedule != "1f1b" and strategy.pp > 1 else []
     words += [f"tp overlap {strategy.tp_overlap}"] if strategy.tp_overlap == "ring" and strategy.tp > 1 else []
+    words += _routing(strategy) if strategy.ep * strategy.etp > 1 else []
     if strategy.dp * strategy.cp > 1:
         words += [] if strategy.overlap_grad_reduce else ["gradient exchange not overlapped"]
         words += ["no_sync"] if strategy.no_sync and strategy.sharding in ("zero3", "hsdp") else []
         gathers = strategy.sharding != "none" and not strategy.overlap_param_gather
         words += ["parameter gathering not overlapped"] if gathers else []
     return words + ([] if strategy.overlap_p2p or strategy.vpp == 1 else ["p2p not overlapped"])
+
+
+def _routing(strategy: Strategy) -> list[str]:
+    """Return how tokens reach their experts."""
+    words = [f"dispatch {strategy.dispatcher}"]
+    words += [f"tokens sent in {strategy.dispatch_dtype}"] if strategy.dispatch_dtype != "bf16" else []
+    words += [f"results in {strategy.combine_dtype}"] if strategy.combine_dtype != "bf16" else []
+    words += [f"hidden behind {_HIDING[strategy.a2a_overlap]}"] if strategy.a2a_overlap != "none" else []
+    return words + (["experts one by one"] if strategy.expert_gemm == "sequential" else [])
 
 
 def cluster_lines(cluster: Cluster) -> list[tuple[str, str]]:

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 from linkscale.plan.defaults import default_choices
-from linkscale.plan.strategy import Choices, Stack
+from linkscale.plan.legality import OUTER_LAYERS
+from linkscale.plan.strategy import ROUTING, Choices, Stack
 from linkscale.search.constraints import CHOICES, Constraints
 from linkscale.search.job import Job
 from linkscale.topology.cluster import Cluster
@@ -54,6 +55,16 @@ SWITCHES: Values = {
 CONTEXT_TOKENS = 4096
 """Fewest tokens of a sequence that a context-parallel rank is left with: shorter pieces starve its kernels."""
 
+EXPERT_CHOICES: dict[Stack, Values] = {
+    # Routing beside tensor parallelism needs sequence parallelism.
+    "megatron": {
+        "sequence_parallel": (True,),
+        "dispatcher": ("alltoall", "deepep"),
+        "a2a_overlap": ("none", "1f1b"),
+    },
+}
+"""What is varied, or left alone, besides for models with routed experts."""
+
 WIDE_BUCKETS = (0, 10_000_000, 25_000_000, 40_000_000, 100_000_000, 200_000_000, 400_000_000, 800_000_000)
 
 
@@ -70,15 +81,19 @@ class Axes(Model, frozen=True):
     recompute_layers: tuple[int, ...]
     shard_domain: tuple[int, ...]
     bucket_bytes: tuple[int, ...]
+    ep: tuple[int, ...] = (1,)
+    etp: tuple[int, ...] = (1,)
     dp: tuple[int, ...] = ()
     """Data-parallel degrees to keep; empty: whatever the GPUs leave."""
 
     def table(self) -> dict[str, list[int | str | bool]]:
         """Return the values of every axis by name, as printed beside a result."""
         rows: dict[str, list[int | str | bool]] = {"gpus": list(self.gpus)}
-        for name in CHOICES:
+        routed = self.ep != (1,) or self.etp != (1,)
+        for name in CHOICES if routed else (name for name in CHOICES if name not in ROUTING):
             rows[name] = list(dict.fromkeys(getattr(choices, name) for choices in self.choices))
-        for name in ("tp", "pp", "vpp", "cp", "micro_batch", "recompute_layers", "shard_domain", "bucket_bytes"):
+        numbers = ("tp", "pp", "vpp", "cp", "micro_batch", "recompute_layers", "shard_domain", "bucket_bytes")
+        for name in (*numbers, "ep", "etp") if routed else numbers:
             rows[name] = list(getattr(self, name))
         if self.dp:
             rows["dp"] = list(self.dp)
@@ -98,7 +113,11 @@ def divisors(number: int) -> tuple[int, ...]:
 def default_axes(job: Job, cluster: Cluster, constraints: Constraints) -> Axes:
     """Return the axes that ``plan`` searches: small, and holding every setting that is ever the best known."""
     stacks = (constraints.stack,) if constraints.stack else PLANNED_STACKS
-    combinations = [c for stack in stacks for c in _combine(stack, DEFAULT_CHOICES[stack], cluster, constraints)]
+    routed = bool(job.arch.routed())
+    values = {
+        stack: {**DEFAULT_CHOICES[stack], **(EXPERT_CHOICES.get(stack, {}) if routed else {})} for stack in stacks
+    }
+    combinations = [c for stack in stacks for c in _combine(stack, values[stack], cluster, constraints)]
     return _axes(tuple(combinations), job, cluster, constraints)
 
 
@@ -116,7 +135,14 @@ def _combine(stack: Stack, values: Values, cluster: Cluster, constraints: Constr
     axes = {**values, **fixed, "stack": (stack,)}
     rows = (dict(zip(axes, row, strict=True)) for row in product(*axes.values()))
     combinations = (replace(default_choices(stack, precision), **row) for row in rows)
-    return list(dict.fromkeys(c for c in map(_agreeing(fixed), combinations) if c is not None))
+    agreeing = (c for c in map(_agreeing(fixed), combinations) if c is not None and _holds(c, constraints))
+    return list(dict.fromkeys(agreeing))
+
+
+def _holds(choices: Choices, constraints: Constraints) -> bool:
+    """Whether the choices use the numbers that are fixed: others would drop them without a word."""
+    layers, domain = constraints.recompute_layers or 0, constraints.shard_domain or 1
+    return (layers == 0 or choices.recompute == "full") and (domain == 1 or choices.sharding == "hsdp")
 
 
 def _agreeing(fixed: Values) -> Callable[[Choices], Choices | None]:
@@ -147,10 +173,11 @@ def _axes(combinations: tuple[Choices, ...], job: Job, cluster: Cluster, constra
     tensor_limit = max(8, domain)
     domains = [d for d in ways if min(8, domain) <= d < most]
     pipelines = _fixed(constraints.pp, (d for d in ways if d <= layers))
+    tensor = _fixed(constraints.tp, (d for d in ways if d <= tensor_limit))
     return Axes(
         choices=combinations,
         gpus=counts,
-        tp=_fixed(constraints.tp, (d for d in ways if d <= tensor_limit)),
+        tp=tensor,
         pp=pipelines,
         vpp=_fixed(constraints.vpp, _interleavings(layers, pipelines)),
         cp=_fixed(constraints.cp, (d for d in ways if d == 1 or d <= job.seq_len // CONTEXT_TOKENS)),
@@ -158,13 +185,22 @@ def _axes(combinations: tuple[Choices, ...], job: Job, cluster: Cluster, constra
         recompute_layers=_fixed(constraints.recompute_layers, (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)),
         shard_domain=_fixed(constraints.shard_domain, domains),
         bucket_bytes=_fixed(constraints.bucket_bytes, (0,)),
+        ep=_fixed(constraints.ep, _expert_ranks(job, ways)),
+        # Experts are left whole, or cut as the rest is.
+        etp=_fixed(constraints.etp, sorted({1, *tensor}) if job.arch.routed() else (1,)),
         dp=() if constraints.dp is None else (constraints.dp,),
     )
 
 
+def _expert_ranks(job: Job, ways: list[int]) -> list[int]:
+    """Return the numbers of ranks that divide every kind of routed experts (1 where there are none)."""
+    counts = [moe.experts for moe in job.arch.routed()]
+    return [d for d in ways if all(count % d == 0 for count in counts)] if counts else [1]
+
+
 def _interleavings(layers: int, pipelines: tuple[int, ...]) -> list[int]:
-    """Return the virtual stages that divide the layers, or two more (embedding and loss count as layers)."""
-    chunks = {*divisors(layers), *divisors(layers + 2)}
+    """Return the virtual stages that share out the layers, embedding, loss and a prediction module counting as some."""
+    chunks = {chunk for spare in range(OUTER_LAYERS + 1) for chunk in divisors(layers + spare)}
     return sorted({1, *(c // pp for pp in pipelines for c in chunks if pp > 1 and c % pp == 0)})
 
 

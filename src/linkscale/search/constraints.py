@@ -7,12 +7,15 @@ from linkscale.base.model import Model
 from linkscale.plan.strategy import (
     LEAST,
     NUMBERS,
+    A2aOverlap,
     AttentionKernel,
     Choices,
     CommDtype,
     Compression,
     CpComm,
     CudaGraphs,
+    Dispatcher,
+    ExpertGemm,
     Optimizer,
     Precision,
     Recompute,
@@ -56,6 +59,11 @@ class Constraints(Model, frozen=True):
     cp_comm: CpComm | None = None
     no_sync: bool | None = None
     tp_overlap: TpOverlap | None = None
+    dispatcher: Dispatcher | None = None
+    a2a_overlap: A2aOverlap | None = None
+    expert_gemm: ExpertGemm | None = None
+    dispatch_dtype: CommDtype | None = None
+    combine_dtype: CommDtype | None = None
 
     tp: int | None = None
     pp: int | None = None
@@ -66,6 +74,8 @@ class Constraints(Model, frozen=True):
     recompute_layers: int | None = None
     shard_domain: int | None = None
     bucket_bytes: int | None = None
+    ep: int | None = None
+    etp: int | None = None
 
     max_memory_bytes: float | None = None
     gpus: tuple[int, ...] = ()

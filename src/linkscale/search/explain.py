@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from linkscale.search.keep import Candidate
 from linkscale.search.question import Question, describe
-from linkscale.search.recipes import differences, losers
+from linkscale.search.recipes import losers
 from linkscale.search.result import Explanation, PlanEntry, Relaxation, Upgrade
 from linkscale.search.screen import Screened
 from linkscale.search.whatif import larger_domain, upgrades
+from linkscale.search.why import differences
 
 EVEN_LAYERS = 16
 """A multiple of this many layers divides into most pipelines."""
@@ -29,7 +30,7 @@ def explain(question: Question, screened: Screened, plans: tuple[PlanEntry, ...]
     limits = _relaxations(question, within, screened, best)
     return Explanation(
         best_vs_next=ahead,
-        losers=losers(question, best.strategy, best.estimate),
+        losers=losers(question, best),
         binding=_binding(limits, best),
         relaxations=limits,
         upgrades=hardware,

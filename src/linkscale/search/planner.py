@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,14 +11,13 @@ from linkscale.base.errors import InputError, NothingFits
 from linkscale.profile import Profile, shipped_profile
 from linkscale.search.constraints import Constraints
 from linkscale.search.explain import explain
+from linkscale.search.fitting import enlarged, freed, shortage
 from linkscale.search.job import Job
-from linkscale.search.keep import Candidate
 from linkscale.search.pareto import front
 from linkscale.search.question import Question, describe
-from linkscale.search.recipes import illegal_reason, shortage
 from linkscale.search.result import ParetoPoint, PlanEntry, PlanResult, Space
 from linkscale.search.screen import Progress, Screened
-from linkscale.search.whatif import more_gpus
+from linkscale.search.why import Fields, check_asked, illegal_reason, whys
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
 
@@ -35,8 +35,9 @@ def search_plans(
     top: int = 10,
     progress: Progress | None = None,
     profile: Profile | None = None,
+    why: Sequence[Fields] = (),
 ) -> PlanResult:
-    """Return the ``top`` fastest strategies that fit, the Pareto front, and the reasons.
+    """Return the ``top`` fastest strategies that fit, the Pareto front, the reasons, and answers to ``why``.
 
     Every legal strategy of the space is evaluated through the same code as one alone. Raises NothingFits when none
     fits, InputError when none is legal. Only ``space.seconds`` differs from run to run.
@@ -46,16 +47,19 @@ def search_plans(
         raise InputError(f"top = {top}; it must be at least 1")
     job = Job(arch=arch, seq_len=seq_len, global_batch=global_batch)
     question = Question(job, cluster, profile or shipped_profile(cluster.gpu.arch), constraints)
+    check_asked(question, why)
     screened = question.screen(max(top, 2), progress)
     if not screened.fast:
         raise _nothing(question, screened)
     ranked = tuple(PlanEntry(strategy=c.strategy, estimate=question.estimate(c.strategy)) for c in screened.fast)
     explanation = explain(question, screened, ranked)
+    answers = whys(question, why, ranked[0])
     space = Space(
         legal=screened.legal, evaluated=screened.evaluated, pruned=screened.legal - screened.evaluated,
         fit=screened.fit, seconds=time.perf_counter() - start, axes=question.axes().table(),
     )  # fmt: skip
-    return PlanResult(plans=ranked[:top], space=space, pareto=_pareto(question, screened), explanation=explanation)
+    return PlanResult(plans=ranked[:top], space=space, pareto=_pareto(question, screened), explanation=explanation,
+                      why=answers)  # fmt: skip
 
 
 def _pareto(question: Question, screened: Screened) -> tuple[ParetoPoint, ...]:
@@ -75,32 +79,11 @@ def _nothing(question: Question, screened: Screened) -> InputError | NothingFits
     """Say what is short: the way out of a space without legal strategies, or memory and by how much."""
     lean = screened.lean
     if lean is None:
-        return InputError(f"no legal strategy: {illegal_reason(question, question.constraints.fixed())}")
+        return InputError(f"no legal strategy: {illegal_reason(question)}")
     short = lean.memory_bytes - question.limit_bytes
+    way_out = freed(question, question.constraints.fixed()) or enlarged(question.fixing(dp=None), LARGER_CLUSTERS)
     return NothingFits(
         f"nothing fits in {question.limit_bytes / 1e9:.1f} GB per GPU: the leanest of {screened.evaluated:,} "
         f"strategies ({describe(lean.strategy)}) needs {lean.memory_bytes / 1e9:.1f} GB, {shortage(short)} "
-        f"too much; {_nearest_that_fits(question)}"
+        f"too much; {way_out}"
     )
-
-
-def _nearest_that_fits(question: Question) -> str:
-    """Free one fixed field, else double the cluster, until something fits."""
-    for name, value in question.constraints.fixed().items():
-        free = question.fixing(**{name: None}).screen().best
-        if free is not None:
-            return f"without {name} = {value} it fits ({describe(free.strategy)})"
-    for factor in LARGER_CLUSTERS:
-        cluster = more_gpus(question.cluster, factor)
-        if cluster.scaleout.kind == "none" and cluster.gpus > cluster.scaleup.domain_gpus:
-            return "no more GPUs can join without a network; use GPUs with more memory, or give --scaleout"
-        found = _largest(question.on(cluster), cluster)
-        if found is not None:
-            return f"{cluster.gpus} such GPUs fit it ({describe(found.strategy)})"
-    most = question.cluster.gpus * LARGER_CLUSTERS[-1]
-    return f"not even {most} such GPUs fit it at this global batch; use GPUs with more memory"
-
-
-def _largest(question: Question, cluster: Cluster) -> Candidate | None:
-    """Return the best on all GPUs of the cluster, whatever GPU counts or replicas were asked for."""
-    return question.fixing(gpus=(cluster.gpus,), dp=None).screen().best

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from linkscale.base.model import Model
 from linkscale.estimate.result import Estimate
 from linkscale.plan.strategy import Strategy
@@ -56,6 +58,51 @@ class Loser(Model, frozen=True):
     reason: str
 
 
+Answer = Literal["illegal", "short", "chosen", "equal", "slower", "faster"]
+
+
+class Departure(Model, frozen=True):
+    """A field in which a strategy differs from the best."""
+
+    field: str
+    value: int | str | bool
+    best: int | str | bool
+
+
+class MemoryPart(Model, frozen=True):
+    """Bytes of the fullest GPU under one key of the memory, beside the best plan's."""
+
+    key: str
+    size_bytes: float
+    best_bytes: float
+
+
+class Why(Model, frozen=True):
+    """Why the fields ``asked`` about are not those of the best plan, the rest of the strategy being searched.
+
+    ``illegal``: no strategy has them; ``short``: none fits, ``strategy`` is the leanest; ``chosen``: the best plan has
+    them; ``equal``: another strategy takes the same time; ``slower`` or ``faster`` than the best plan, by ``strategy``.
+    ``faster`` ones lie outside the space that is searched unasked. ``ratio``: step time over the best plan's.
+    ``inside_interval``: whether that step time lies between the best plan's p10 and p90.
+    ``departures``, ``differences`` (seconds) and ``memory`` compare the strategy with the best plan, largest first.
+    ``unlimited``: what the fields would give if memory were no limit, where that would beat the best plan.
+    ``way_out``: what would make a strategy fit, where a quick look found it.
+    """
+
+    asked: dict[str, int | str | bool]
+    answer: Answer
+    reason: str
+    strategy: Strategy | None = None
+    step_s: float | None = None
+    ratio: float | None = None
+    inside_interval: bool | None = None
+    departures: tuple[Departure, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    memory: tuple[MemoryPart, ...] = ()
+    unlimited: str = ""
+    way_out: str = ""
+
+
 class Relaxation(Model, frozen=True):
     """The best step when one limit is lifted: what that limit costs."""
 
@@ -84,9 +131,10 @@ class Explanation(Model, frozen=True):
 
 
 class PlanResult(Model, frozen=True):
-    """The plans, best first, and the reasons."""
+    """The plans, best first, and the reasons; ``why`` answers what was asked, in that order."""
 
     plans: tuple[PlanEntry, ...]
     space: Space
     pareto: tuple[ParetoPoint, ...]
     explanation: Explanation
+    why: tuple[Why, ...] = ()

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from linkscale.plan.legality import legal_mask
-from linkscale.plan.strategy import Choices, IntArray, StrategyBatch
+from linkscale.plan.strategy import ROUTING, Choices, IntArray, StrategyBatch
 from linkscale.search.axes import Axes
 from linkscale.search.job import Job
 
@@ -29,6 +29,7 @@ INERT: dict[str, tuple[str, ...]] = {
     "cp": ("cp_comm",),
     "pp": ("schedule",),
     "vpp": ("overlap_p2p",),
+    "ep": tuple(name for name in ROUTING if name != "expert_gemm"),
     "dp": ("sharding", "overlap_grad_reduce", "overlap_param_gather", "compression", "hierarchical"),
 }
 """Choices that do nothing where the number is 1. Megatron overlaps p2p only under interleaving (vpp > 1)."""
@@ -73,13 +74,25 @@ def _geometry(axes: Axes, gpus: int, job: Job) -> Columns:
     columns["dp"] = gpus // (columns["tp"] * columns["cp"] * columns["pp"])
     keep = job.global_batch % columns["dp"] == 0
     columns = _where(columns, keep & np.isin(columns["dp"], axes.dp) if axes.dp else keep)
+    columns = _experts(columns, axes)
     columns = _cross(columns, "micro_batch", axes.micro_batch)
     columns = _where(columns, job.global_batch % (columns["dp"] * columns["micro_batch"]) == 0)
     columns = _cross(columns, "vpp", axes.vpp)
     # Cut before any choice multiplies the rows: what breaks a rule here breaks it under every choice.
     unused = dict.fromkeys(("recompute_layers", "bucket_bytes"), np.zeros_like(columns["tp"]))
     batch = StrategyBatch(LEAST_DEMANDING, **columns, **unused, shard_domain=np.ones_like(columns["tp"]))
-    return _where(columns, legal_mask(job.arch, gpus, batch, job.seq_len, job.global_batch))
+    legal = legal_mask(job.arch, gpus, batch, job.seq_len, job.global_batch, skip=("expert sequence",))
+    return _where(columns, legal)
+
+
+def _experts(columns: Columns, axes: Axes) -> Columns:
+    """Multiply ep and etp where they fold over the ranks of a stage; experts are whole or cut as the rest is."""
+    columns = _cross(_cross(columns, "ep", axes.ep), "etp", axes.etp)
+    ranks = columns["tp"] * columns["cp"] * columns["dp"]
+    keep = ranks % (columns["ep"] * columns["etp"]) == 0
+    if len(axes.etp) > 1:
+        keep &= (columns["etp"] == 1) | (columns["etp"] == columns["tp"])
+    return _where(columns, keep)
 
 
 def _complete(choices: Choices, axes: Axes, geometry: Columns, job: Job) -> Columns:
@@ -123,7 +136,8 @@ def _where(columns: Columns, keep: BoolArray) -> Columns:
 def _situation(batch: StrategyBatch) -> IntArray:
     """Return for every row which numbers are 1, one bit each in the order of ``INERT``."""
     replicas = batch.dp * batch.cp
-    ones = (batch.tp == 1, batch.cp == 1, batch.pp == 1, batch.vpp == 1, replicas == 1)
+    alone = batch.ep * batch.etp == 1
+    ones = (batch.tp == 1, batch.cp == 1, batch.pp == 1, batch.vpp == 1, alone, replicas == 1)
     return sum((one.astype(np.int64) << bit for bit, one in enumerate(ones)), np.zeros(len(batch), dtype=np.int64))
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
-from linkscale.workload.parts import Dense, LayerKind, SelfAttention, Tower
+from linkscale.workload.parts import Dense, LayerKind, Moe, SelfAttention, Tower
 
 NormKind = Literal["layernorm", "rmsnorm"]
 NormPlace = Literal["input", "output", "both"]
@@ -121,6 +121,18 @@ class Architecture(Model, frozen=True):
         plain, windowed = self.layers - self.windowed_layers, self.windowed_layers
         kinds = ((plain, self._uniform("layer", None)), (windowed, self._uniform("windowed layer", self.window)))
         return tuple((count, kind) for count, kind in kinds if count)
+
+    def routed(self) -> tuple[Moe, ...]:
+        """Return the mixtures of experts among the kinds of layers, those of prediction modules included."""
+        return tuple(kind.mlp for kind in (*self.kinds, *self.prediction_kinds) if isinstance(kind.mlp, Moe))
+
+    def tensor_widths(self) -> tuple[int, ...]:
+        """Return the widths of MLPs that tensor parallelism cuts: all but those of routed experts."""
+        if not self.kinds:
+            return (self.ffn_hidden,)
+        mlps = [kind.mlp for kind in self.kinds]
+        shared = [mlp.shared for mlp in mlps if isinstance(mlp, Moe) and mlp.shared]
+        return tuple(dict.fromkeys([*(mlp.hidden for mlp in mlps if isinstance(mlp, Dense)), *shared]))
 
     def _uniform(self, name: str, window: int | None) -> LayerKind:
         rotary = (self.rotary_dim or self.head_dim) if self.positions == "rope" else 0

@@ -17,15 +17,16 @@ def mlp_ops(arch: Architecture, mlp: Mlp, *, saves_input: bool = True) -> tuple[
 
 
 def dense(
-    arch: Architecture, mlp: Dense, *, name: str = "", saves_input: bool = True, boundary: bool = True
+    arch: Architecture, mlp: Dense, *, name: str = "", saves_input: bool = True, beside_routing: bool = False
 ) -> tuple[Op, ...]:
     """Two products around an activation; gate and up are one product."""
     wide = mlp.hidden * (2 if mlp.gated else 1)
     return (
         Gemm(name=f"{name}up", n=wide, k=arch.hidden, shard="column", bias=mlp.bias, saves_input=saves_input,
-             boundary=boundary),
+             beside_routing=beside_routing),
         Elementwise(name=f"{name}{arch.activation}", reads=wide, writes=mlp.hidden, saves=wide, region="tensor"),
-        Gemm(name=f"{name}down", n=arch.hidden, k=mlp.hidden, shard="row", bias=mlp.bias),
+        Gemm(name=f"{name}down", n=arch.hidden, k=mlp.hidden, shard="row", bias=mlp.bias,
+             beside_routing=beside_routing),
     )  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def mixture(arch: Architecture, moe: Moe) -> tuple[Op, ...]:
     ]  # fmt: skip
     if moe.shared:
         shared = Dense(moe.shared, moe.gated, moe.shared_bias)
-        ops += dense(arch, shared, name="shared ", boundary=False)
+        ops += dense(arch, shared, name="shared ", beside_routing=True)
         if moe.shared_gate:
             ops.append(Gemm(name="shared gate", n=1, k=arch.hidden, shard="none", saves_input=False))
         ops.append(

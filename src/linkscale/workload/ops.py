@@ -39,6 +39,8 @@ class Gemm(Model, frozen=True, tag="gemm"):
     kv_heads: int = 1
     vocab: bool = False
     boundary: bool = True
+    beside_routing: bool = False
+    """Whether it needs nothing of the routed experts, so that it may run while tokens are on their way to them."""
 
 
 class Attention(Model, frozen=True, tag="attention"):
