@@ -50,6 +50,8 @@ def state_bytes(layers: Number, edges: Number, unit: Number, shards: Number, cho
     flight.
     """
     params = layers + edges
+    # One rank alone gathers and scatters nothing: no unit is whole beside its shard.
+    unit = np.where(np.asarray(shards) > 1.0, unit, 0.0)
     grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
     form = FORMATS[choices.precision]
     copied = form.narrow and choices.param_dtype != "fp8"
