@@ -113,3 +113,14 @@ def test_eight_bits_halve_what_is_sent_but_for_scales():
     ratio = narrow["tokens to experts"].size_bytes / wide["tokens to experts"].size_bytes
     assert ratio == pytest.approx((1 + 4 / 128) / 2)
     assert narrow["results of experts"] == wide["results of experts"]
+
+
+def test_a_module_that_predicts_further_tokens_is_a_layer_and_a_head_more_on_the_last_stage():
+    """DeepSeek-V3 states one; its stage of 16 layers (of 15 and 15 at the ends) is then no longer the fullest."""
+    without = msgspec.structs.replace(DEEPSEEK, prediction_modules=0, prediction_kinds=())
+    cluster, layout = parse_cluster("dgx-h100:256"), Strategy(pp=4, dp=64, ep=64)
+    one, none = (predicted(layout, arch, cluster) for arch in (DEEPSEEK, without))
+    assert 1.01 < one.step_s / none.step_s < 1.2
+    assert one.memory_bytes.total >= none.memory_bytes.total
+    assert any("further tokens" in note for note in one.assumptions)
+    assert not any("further tokens" in note for note in none.assumptions)

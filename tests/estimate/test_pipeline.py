@@ -117,6 +117,13 @@ def test_llama_405b_over_16_stages_is_one_layer_short_at_both_ends() -> None:
     assert list(split.middle) == [8.0, 8.0]
 
 
+@pytest.mark.parametrize(("pp", "first", "last"), [(1, 63, 63), (2, 31, 32), (4, 15, 17)])
+def test_prediction_layers_come_on_top_of_the_last_stage(pp: int, first: int, last: int) -> None:
+    split = stage_layers(61, np.array([float(pp)]), np.ones(1), 2)
+    assert (split.first[0], split.last[0]) == (first, last)
+    assert pp == 1 or split.first[0] + split.last[0] + split.between[0] == 63
+
+
 def in_flight(pp: int, vpp: int, m: int, stage: int) -> float:
     one = np.ones(1)
     return float(chunks_in_flight(pp * one, vpp * one, m * one, stage * one, "1f1b")[0])

@@ -66,7 +66,7 @@ def estimate_step(
         device_bytes=float(found.memory.device[0]),
         device_capacity_bytes=found.capacity_bytes,
         fits=bool(found.fits[0]),
-        assumptions=(*cluster.assumptions, *_assumptions(cluster, strategy)),
+        assumptions=(*cluster.assumptions, *_assumptions(cluster, strategy, arch.prediction_modules)),
         warnings=_warnings(arch, model, cluster, strategy, seq_len, found),
     )  # fmt: skip
 
@@ -116,12 +116,17 @@ def _memory(found: BatchEstimate) -> Memory:
     return Memory(**parts, other=total - sum(parts.values()), total=total)
 
 
-def _assumptions(cluster: Cluster, strategy: Strategy) -> tuple[str, ...]:
+def _assumptions(cluster: Cluster, strategy: Strategy, modules: int) -> tuple[str, ...]:
     notes = [
         "MFU counts 6N (output logits included) + full attention, no recompute, over the dense "
         f"{strategy.precision} peak; mfu_causal halves attention",
         "rank order tp-cp-dp-pp (tensor parallelism fastest)",
     ]
+    if modules:
+        notes.append(
+            f"{modules} module{'s' if modules > 1 else ''} that predict{'' if modules > 1 else 's'} further tokens "
+            "trained on the last stage; MFU leaves them out"
+        )
     if strategy.compression != "none" or strategy.hierarchical:
         notes.append("gradient compression and hierarchical exchange are recorded but not priced yet")
     return tuple(notes)

@@ -27,11 +27,13 @@ class StageLayers:
     """Layers on all stages between the first and the last."""
 
 
-def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray) -> StageLayers:
+def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray, prediction: int = 0) -> StageLayers:
     """Split layers over stages.
 
     Evenly where that divides; interleaved stages that divide only when the embedding and the loss count as a
-    layer each give the outer stages one layer less; otherwise the outer stages are the short ones.
+    layer each give the outer stages one layer less; otherwise the outer stages are the short ones. Layers of modules
+    that predict further tokens (``prediction``) come on top of the last stage's, before its loss (Megatron-LM,
+    core/transformer/multi_token_prediction.py).
     """
     even = np.mod(layers, pp * vpp) == 0
     counted = ~even & (vpp > 1) & (np.mod(layers + 2, pp * vpp) == 0)
@@ -40,7 +42,8 @@ def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray) -> StageLayers:
     middle = np.where(even, layers / pp, np.where(counted, (layers + 2) / pp, base + (rest > 0)))
     first = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 2)))
     last = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 1)))
-    return StageLayers(first, middle, last, np.where(pp > 2, layers - first - last, 0.0))
+    between = np.where(pp > 2, layers - first - last, 0.0)
+    return StageLayers(first + prediction * (pp == 1), middle, last + prediction, between)
 
 
 def bubble_s(

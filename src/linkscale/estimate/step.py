@@ -76,7 +76,8 @@ def evaluate(
     net = network(cluster, profile)
     dev = device(cluster.gpu, choices, profile)
     unit = _units(decoder, batch, float(seq_len), dev, cluster, profile, net)
-    layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp)
+    further = decoder.prediction.modules * len(decoder.prediction.groups) if decoder.prediction else 0
+    layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp, further)
     stage = stages(unit, n, layers)
     p2p = [*pipeline_messages(unit, n, choices, net), *embedding_messages(decoder, unit, n, choices, net)]
     groups = dp_groups(n, choices, net)

@@ -140,10 +140,11 @@ def units(
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
     params = [local_params(g.ops, part.tp, stack) for g in decoder.groups]
     embedding = ops_cost(decoder.embeddings, part, dev)
+    modules = decoder.prediction.modules if decoder.prediction else 0
     return Units(
         layer=_mean_time(weights, times),
         embedding=_edge_time(embedding, part, exchange, dev, embedding=True),
-        head=_edge_time(_head_cost(decoder, part, head_dev), part, exchange, dev, embedding=False),
+        head=_head_time(decoder, part, exchange, dev, head_dev),
         exchange=exchange,
         context=mean_exchange(weights, contexts),
         routing=mean_exchange(weights, routings),
@@ -153,12 +154,13 @@ def units(
         expert_params=_mean(weights, [local_expert_params(g.ops, ep, etp) for g in decoder.groups]),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
         embedding_params=local_params(decoder.embeddings, part.tp, stack),
-        head_params=local_params((*decoder.final, decoder.head), part.tp, stack),
+        head_params=local_params((*decoder.final, decoder.head), part.tp, stack)
+        + modules * local_params(decoder.prediction.joint if decoder.prediction else (), part.tp, stack),
         tied_params=local_params((replace(decoder.head, bias=False),) if decoder.tied else (), part.tp, stack),
         activation_bytes=_mean(weights, kept),
         whole_activation_bytes=_mean(weights, [np.asarray(c.saved_bytes) for _, c in costs]),
         checkpoint_bytes=checkpoint_bytes(part, hidden),
-        logits_bytes=logits_bytes(part, decoder.head),
+        logits_bytes=(1.0 + modules) * logits_bytes(part, decoder.head),
     )
 
 
@@ -221,6 +223,16 @@ def _recomputed(cost: OpsCost, part: Slice) -> Number:
         case "selective":
             streaming = cost.forward_s - cost.gemm_forward_s - cost.attention_forward_s
             return streaming + REPEATED_PRODUCTS * cost.gemm_forward_s
+
+
+def _head_time(decoder: Decoder, part: Slice, exchange: TpExchange, dev: Device, head_dev: Device) -> UnitTime:
+    """Time the head; every module that predicts a further token joins two inputs and runs the head once more."""
+    head = _edge_time(_head_cost(decoder, part, head_dev), part, exchange, dev, embedding=False)
+    if decoder.prediction is None:
+        return head
+    modules = float(decoder.prediction.modules)
+    joint = _edge_time(ops_cost(decoder.prediction.joint, part, dev), part, exchange, dev, embedding=False)
+    return _mean_time([1.0 + modules, modules], [head, joint])
 
 
 def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
