@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from linkscale.fit.shipped import PARAMETERS, Fit, fit_shipped, identifies, log_errors
+from linkscale.fit.shipped import PARAMETERS, Fit, fit_shipped, identifies, is_mixture, log_errors
 from linkscale.plan.resolve import Case, resolve
-from linkscale.plan.run_models import mixture
 from linkscale.profile import shipped_profile
 from linkscale.readers.runs import read_runs
 
@@ -73,16 +72,12 @@ def main() -> None:
 
 
 def sample(runs: str) -> list[Case]:
-    """Return a seeded sample of cases with a measured step time, at most so many of a source.
-
-    Mixtures of experts are predicted, not fitted: causes that the model does not hold yet (layer modules recomputed
-    one by one, the tail of imbalance) would be taken for efficiencies of every model.
-    """
-    by_source: dict[str, list[Case]] = defaultdict(list)
+    """Return a seeded sample of cases with a measured step time, at most so many dense ones and mixtures a source."""
+    by_source: dict[tuple[bool, str], list[Case]] = defaultdict(list)
     for run in read_runs(runs).records:
         case = resolve(run)
-        if isinstance(case, Case) and case.measured_step_s and not mixture(run):
-            by_source[case.source_key].append(case)
+        if isinstance(case, Case) and case.measured_step_s:
+            by_source[is_mixture(case), case.source_key].append(case)
     draw = random.Random(SEED)
     kept = [c if len(c) <= MOST_PER_SOURCE else draw.sample(c, MOST_PER_SOURCE) for _, c in sorted(by_source.items())]
     return [case for cases in kept for case in cases]
@@ -93,10 +88,10 @@ def report(cases: list[Case], fit: Fit) -> None:
         print(f"{name:32}{value:8.3f}")
     by_source: dict[str, list[float]] = defaultdict(list)
     for case, residual in zip(cases, fit.residuals, strict=True):
-        by_source[case.source_key].append(float(residual))
+        by_source[case.source_key + ", mixtures" * is_mixture(case)].append(float(residual))
     for source, errors in by_source.items():
         size = np.median(np.abs(np.expm1(errors)))
-        print(f"{source:28} n {len(errors):3}  median |error| {size:6.1%}  bias {np.median(errors):+6.1%}")
+        print(f"{source:40} n {len(errors):3}  median |error| {size:6.1%}  bias {np.median(errors):+6.1%}")
 
 
 def leave_out(runs: str) -> dict[str, Any]:
@@ -159,7 +154,7 @@ def _shipped(name: str) -> float:
     profile = shipped_profile(parameter.generation or "ampere")
     if parameter.generation:
         return profile.gemm_sustained[parameter.precisions[0]]
-    return profile.ring_overlap if name == "ring_overlap" else profile.ops_per_kernel["eager"]
+    return profile.ops_per_kernel["eager"] if name == "ops_per_kernel eager" else float(getattr(profile, name))
 
 
 def write(cases: Iterable[Case], fit: Fit) -> None:
@@ -178,7 +173,7 @@ def write(cases: Iterable[Case], fit: Fit) -> None:
         "# and their measured step times are in fitted_rows.csv. Ada and CDNA 3 borrow Ampere's share: no run of\n"
         "# theirs is known.\n"
         f"all:\n  ops_per_kernel: {{eager: {value['ops_per_kernel eager']}, compiled: 1.5}}\n"
-        f"  ring_overlap: {value['ring_overlap']}\ngenerations:\n"
+        f"  ring_overlap: {value['ring_overlap']}\n  expert_passes: {value['expert_passes']}\ngenerations:\n"
         + row("volta", None, "volta") + row("ampere", None, "ampere") + row("ada", half["ampere"], "ampere")
         + row("hopper", fp8["hopper"], "hopper") + row("blackwell", fp8["blackwell"], "blackwell")
         + row("cdna3", half["ampere"], "ampere")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from linkscale.cost.kernels import gemm_s
 from linkscale.cost.layer import Slice, ops_cost
 from linkscale.cost.params import local_expert_params, local_params
 from linkscale.cost.scans import convolution_cost, index_cost, scan_cost
+from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Choices
 from linkscale.workload import decoder, load_architecture, params
 from linkscale.workload.counts import op_params
@@ -169,6 +172,28 @@ def test_the_fullest_rank_holds_back_the_others_unless_tokens_are_dropped():
 
 def test_one_by_one_is_never_quicker_than_grouped():
     for tokens in (64.0, 8192.0, 131072.0):
-        grouped, apart = (cost(experts(), np.full(1, tokens), one_by_one=flag) for flag in (False, True))
+        grouped, apart = (cost(experts(), np.full(1, tokens), kernels=way) for way in ("grouped", "sequential"))
         assert seconds(apart) > seconds(grouped)
         assert float(np.max(apart.forward_ops)) > float(np.max(grouped.forward_ops))
+
+
+def test_a_loop_over_experts_is_launched_for_each_and_a_fused_kernel_once():
+    """Per expert a kernel for each product, and in narrow formats a cast of what enters it."""
+    wide = replace(B200, expert_launch_s=1e-5)
+    narrow = replace(wide, operand=FORMATS["mxfp8"])
+    held = share(experts(), TOKENS, 8.0, 1.0, "alltoall")
+    for dev, forward, backward in ((wide, 2, 4), (narrow, 4, 6)):
+        found = experts_cost(experts(), held, dev, grad_bytes=8.0, passes=1.0, kernels="streams")
+        assert float(np.max(found.launch_forward_s)) == pytest.approx(8 * forward * 1e-5)
+        assert float(np.max(found.launch_backward_s)) == pytest.approx(8 * backward * 1e-5)
+        fused = experts_cost(experts(), held, dev, grad_bytes=8.0, passes=1.0, kernels="fused")
+        assert fused.launch_forward_s == 0.0
+        assert seconds(fused) < seconds(found)
+        assert float(np.max(fused.forward_ops)) < float(np.max(found.forward_ops))
+
+
+def test_further_passes_over_copies_take_their_bytes():
+    op, dev = experts(), replace(B200, expert_passes=5.0)
+    held = share(op, TOKENS, 1.0, 1.0, "alltoall")
+    more = experts_cost(op, held, dev, grad_bytes=8.0, passes=1.0).forward_s - cost(op).forward_s
+    assert float(more[0]) == pytest.approx(5 * 4 * 8192 * 2 * 2048 / B200.memory_bytes_per_s)

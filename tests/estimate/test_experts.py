@@ -91,7 +91,7 @@ def test_parts_of_an_expert_share_its_copies():
 def test_what_hides_is_never_slower(ep, tp, whole):
     fields = {"tp": tp, "dp": 64 // tp, "ep": ep, "etp": 1 if whole or ep * tp > 64 else tp, "dispatcher": "deepep"}
     bare, hidden = (predicted(Strategy(**fields, a2a_overlap=kind)) for kind in ("none", "1f1b"))
-    assert hidden.step_s <= bare.step_s
+    assert hidden.step_s <= bare.step_s * (1 + 1e-12)  # sums in another order, where the host is the slower
     assert hidden.breakdown_s.ep <= bare.breakdown_s.ep
 
 

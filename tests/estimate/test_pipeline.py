@@ -117,11 +117,26 @@ def test_llama_405b_over_16_stages_is_one_layer_short_at_both_ends() -> None:
     assert list(split.middle) == [8.0, 8.0]
 
 
-@pytest.mark.parametrize(("pp", "first", "last"), [(1, 63, 63), (2, 31, 32), (4, 15, 17)])
-def test_prediction_layers_come_on_top_of_the_last_stage(pp: int, first: int, last: int) -> None:
-    split = stage_layers(61, np.array([float(pp)]), np.ones(1), 2)
+@pytest.mark.parametrize(
+    ("layers", "pp", "vpp", "modules", "first", "last"),
+    [
+        (61, 1, 1, 2, 63, 63),
+        (60, 4, 1, 2, 15, 17),  # what divides stays even
+        # DeepSeek-V3's layouts: chunks of four layers, the rest with the module and the loss.
+        (61, 16, 1, 1, 4, 1 + 1),
+        (61, 8, 1, 1, 8, 5 + 1),
+        (61, 4, 4, 1, 16, 13 + 1),
+        (61, 2, 8, 1, 32, 29 + 1),
+        # Eight stages of two would leave nothing to the last one.
+        (9, 8, 1, 1, 1, 1 + 1),
+    ],
+)
+def test_prediction_layers_come_on_top_of_the_last_stage(
+    layers: int, pp: int, vpp: int, modules: int, first: int, last: int
+) -> None:
+    split = stage_layers(layers, np.array([float(pp)]), np.array([float(vpp)]), modules)
     assert (split.first[0], split.last[0]) == (first, last)
-    assert pp == 1 or split.first[0] + split.last[0] + split.between[0] == 63
+    assert pp == 1 or split.first[0] + split.last[0] + split.between[0] == layers + modules
 
 
 def in_flight(pp: int, vpp: int, m: int, stage: int) -> float:

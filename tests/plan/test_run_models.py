@@ -76,7 +76,8 @@ def test_rows_without_a_shape_take_it_from_the_packaged_model():
 def test_the_experts_of_a_row_reach_the_strategy():
     s = case(DEEPSEEK).strategy
     assert (s.ep, s.etp, s.edp) == (32, 1, 4)
-    assert (s.dispatcher, s.a2a_overlap, s.cuda_graphs, s.expert_gemm) == ("hybridep", "1f1b", "full", "grouped")
+    assert (s.dispatcher, s.a2a_overlap, s.cuda_graphs, s.expert_gemm) == ("hybridep", "1f1b", "full", "fused")
+    assert (s.recompute, s.recompute_modules) == ("selective", "mla_up_proj")
     assert (s.precision, s.param_dtype) == ("mxfp8", "fp8")
 
 

@@ -12,10 +12,13 @@ from linkscale.hardware.types import Gpu
 from linkscale.plan.precision import FORMATS, Format
 from linkscale.plan.strategy import Choices
 from linkscale.profile.values import AttentionCurve, Profile
+from linkscale.topology.cluster import HostCpu
 
 # Share of kernels that the host still launches one by one. Partial graphs leave out attention with its norm and
 # projections: about a third of a layer's kernels.
 LAUNCHED = {"none": 1.0, "partial": 1.0 / 3.0, "full": 0.0}
+# Experts, whose shapes change with the routing, are what partial graphs leave out.
+EXPERTS_LAUNCHED = {"none": 1.0, "partial": 1.0, "full": 0.0}
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,14 @@ class Device:
     clock: float
     """Clock over that of the part that attention was measured on."""
     ring_overlap: float = 1.0
+    expert_passes: float = 0.0
+    expert_launch_s: float = 0.0
+    """Host seconds of one kernel of one expert, launched from a library's loop: no framework operation around it."""
 
 
-def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
-    """Combine a GPU's label rates with the achieved shares of a profile."""
+def device(gpu: Gpu, choices: Choices, profile: Profile, host_cpu: HostCpu = "unknown") -> Device:
+    """Combine a GPU's label rates with the achieved shares of a profile; kernels are launched by a host's CPU."""
+    host = profile.launch_by_cpu[host_cpu]
     half = "fp16" if choices.precision == "fp16" or not gpu.peak_flops_per_s.get("bf16") else "bf16"
     return Device(
         gemm_flops_per_s=_achieved(gpu, profile, FORMATS[choices.precision].peak),
@@ -49,12 +56,15 @@ def device(gpu: Gpu, choices: Choices, profile: Profile) -> Device:
         k_half=profile.gemm_k_half,
         kernel_fixed_s=profile.kernel_fixed_s,
         attention=_attention(choices, profile),
-        op_launch_s=profile.op_launch_s
+        op_launch_s=host
+        * profile.op_launch_s
         * profile.ops_per_kernel["compiled" if choices.compile else "eager"]
         * LAUNCHED[choices.cuda_graphs],
         operand=FORMATS[choices.precision],
         clock=relative_clock(gpu, profile),
         ring_overlap=profile.ring_overlap,
+        expert_passes=profile.expert_passes,
+        expert_launch_s=host * profile.op_launch_s * EXPERTS_LAUNCHED[choices.cuda_graphs],
     )
 
 

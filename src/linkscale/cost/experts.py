@@ -7,6 +7,7 @@ GPUs are priced elsewhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -33,6 +34,13 @@ class ExpertsCost:
     backward_ops: Number
     saved_bytes: FloatArray
     product_bytes: FloatArray
+    activation_s: Number = 0.0
+    """The part of ``forward_s`` between the two products."""
+    activation_bytes: Number = 0.0
+    """The part of ``saved_bytes`` that it returned."""
+    launch_forward_s: Number = 0.0
+    """Host seconds beside those of the kernels counted: of experts that are launched one by one."""
+    launch_backward_s: Number = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,34 +71,52 @@ def share(op: Experts, tokens: FloatArray, ep: Number, etp: Number, dispatcher: 
     return Share(tokens, heard * peak, experts, etp, np.where(apart, 1.0, 0.0))
 
 
+Kernels = Literal["grouped", "streams", "sequential", "fused"]
+"""How the products of a rank's experts run: one kernel for all (``grouped``); a library's loop over streams, whose
+kernels share the GPU as one would, but are launched, and their operands cast, for each expert (``streams``,
+Transformer Engine's GroupedLinear); one after the other; or one kernel that also casts and activates what it returns
+(``fused``, cuDNN's grouped MLP)."""
+
+
 def experts_cost(
-    op: Experts, held: Share, dev: Device, *, grad_bytes: float, passes: float, one_by_one: bool = False
+    op: Experts, held: Share, dev: Device, *, grad_bytes: float, passes: float, kernels: Kernels = "grouped"
 ) -> ExpertsCost:
     """Price experts as two grouped products with an activation between, and copies to and from expert order.
 
     Each product has ``copies / experts`` rows; experts are cut over ``parts`` ranks along their width. Copies are read
     and written in 16 bits once before and once after, and once each backward; what comes back is weighed as it is
-    summed. ``grad_bytes``: bytes per weight that its gradient reads and writes; ``passes``: passes over memory of the
-    activation relative to a fused kernel; ``one_by_one``: a kernel for each expert.
+    summed; further passes are fitted (``Profile.expert_passes``). ``grad_bytes``: bytes per weight that its gradient
+    reads and writes; ``passes``: passes over memory of the activation relative to a fused kernel.
     """
     copies, ffn, wide = held.copies, op.ffn / held.parts, op.wide / held.parts
     memory, operand = dev.memory_bytes_per_s, dev.operand.operand_bytes
-    product = _Grouped(held, dev, grad_bytes, one_by_one)
+    apart = 0.0 if kernels == "fused" else 1.0
+    product = _Grouped(held, dev, grad_bytes, kernels == "sequential")
     up, down = product.time(wide, op.k), product.time(op.k, ffn)
-    moved = ((3.0 + 4.0 * held.sorted_apart) * copies + held.tokens) * (2.0 * op.k) / memory
-    act_forward = passes * 2.0 * copies * (wide + ffn) / memory
-    act_backward = passes * 2.0 * copies * (2.0 * wide + ffn) / memory
-    kernels = held.experts if one_by_one else 1.0
+    cast = dev.operand.cast_bytes * copies / memory
+    between = cast * ffn, cast * wide  # what the activation returns, and its gradient
+    around = cast * op.k
+    looped = held.experts if kernels == "streams" else 0.0
+    casts = 2.0 * looped if dev.operand.narrow else 0.0
+    start = dev.kernel_fixed_s * casts
+    moved = ((3.0 + dev.expert_passes + 4.0 * held.sorted_apart) * copies + held.tokens) * (2.0 * op.k) / memory
+    act_forward = apart * passes * 2.0 * copies * (wide + ffn) / memory
+    act_backward = apart * passes * 2.0 * copies * (2.0 * wide + ffn) / memory
+    many = held.experts if kernels == "sequential" else 1.0
     return ExpertsCost(
-        forward_s=up.forward_s + down.forward_s + act_forward + moved,
-        dgrad_s=up.dgrad_s + down.dgrad_s + act_backward + moved,
+        forward_s=up.forward_s + down.forward_s + around + apart * between[0] + act_forward + moved + start,
+        dgrad_s=up.dgrad_s + down.dgrad_s + around + apart * between[1] + act_backward + moved + start,
         wgrad_s=up.wgrad_s + down.wgrad_s,
         product_forward_s=up.forward_s + down.forward_s,
-        forward_ops=(2.0 + passes) * kernels + MOVE_OPS * (1.0 + held.sorted_apart),
-        backward_ops=(4.0 + passes) * kernels + MOVE_OPS * (1.0 + held.sorted_apart),
+        forward_ops=(2.0 + apart * passes) * many + MOVE_OPS * (1.0 + held.sorted_apart),
+        backward_ops=(4.0 + apart * passes) * many + MOVE_OPS * (1.0 + held.sorted_apart),
         # The sorted tokens, both sides of the activation.
         saved_bytes=copies * (operand * op.k + 2.0 * wide + operand * ffn),
         product_bytes=2.0 * copies * (wide + op.k),
+        activation_s=act_forward + apart * between[0],
+        activation_bytes=copies * operand * ffn,
+        launch_forward_s=(2.0 * looped + casts) * dev.expert_launch_s,
+        launch_backward_s=(4.0 * looped + casts) * dev.expert_launch_s,
     )
 
 
@@ -112,10 +138,7 @@ class _Grouped:
 
     def time(self, n: Number, k: Number) -> _Product:
         rows = self.held.copies / self.held.experts
-        # Casts as for a single product.
-        cast = self.dev.operand.cast_bytes * self.held.copies / self.dev.memory_bytes_per_s
-        forward, dgrad = self._one(rows, n, k), self._one(rows, k, n)
-        return _Product(forward + cast * k, dgrad + cast * n, self._one(n, k, rows, self.grad_bytes))
+        return _Product(self._one(rows, n, k), self._one(rows, k, n), self._one(n, k, rows, self.grad_bytes))
 
     def _one(self, m: Number, n: Number, k: Number, out_bytes: float = 2.0) -> FloatArray:
         dev, many = self.dev, self.held.experts

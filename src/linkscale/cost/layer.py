@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from linkscale.cost.device import Device, attention_rate
-from linkscale.cost.experts import ExpertsCost, experts_cost, router_cost, share
+from linkscale.cost.experts import ExpertsCost, Kernels, experts_cost, router_cost, share
 from linkscale.cost.kernels import (
     AttentionTime,
     FloatArray,
@@ -21,8 +21,9 @@ from linkscale.cost.kernels import (
     unfused_attention_s,
 )
 from linkscale.cost.params import local_columns
+from linkscale.cost.recompute import add_cores, dropped_bytes, repeats
 from linkscale.cost.scans import ScanCost, convolution_cost, index_cost, scan_cost
-from linkscale.plan.strategy import DTYPE_BYTES, Choices
+from linkscale.plan.strategy import DTYPE_BYTES, Choices, repeated_modules
 from linkscale.workload.ops import (
     Attention,
     Conv1d,
@@ -37,6 +38,7 @@ from linkscale.workload.ops import (
     Router,
     Scan,
     Weights,
+    module_of,
 )
 
 # Passes over memory of eager PyTorch relative to fused kernels. SwiGLU: silu reads and writes, the product
@@ -87,6 +89,9 @@ class OpsCost:
     wgrad_s: Number = 0.0
     forward_ops: Number = 0.0
     backward_ops: Number = 0.0
+    launch_forward_s: Number = 0.0
+    """Host seconds beside those of the kernels counted in ``forward_ops``."""
+    launch_backward_s: Number = 0.0
     attention_forward_s: Number = 0.0
     attention_backward_s: Number = 0.0
     kv_bytes: Number = 0.0
@@ -99,6 +104,8 @@ class OpsCost:
     attention_saved_bytes: Number = 0.0
     """The part of them that only the attention core needs (scores, probabilities)."""
     gemm_output_bytes: Number = 0.0
+    attention_input_bytes: Number = 0.0
+    """Queries, keys and values kept for backward."""
     attention_output_bytes: Number = 0.0
     column_dgrad_s: list[FloatArray] = field(default_factory=list)
     column_wgrad_s: list[FloatArray] = field(default_factory=list)
@@ -108,6 +115,16 @@ class OpsCost:
     beside_forward_s: Number = 0.0
     """Seconds of products that every token passes beside its routed experts."""
     beside_backward_s: Number = 0.0
+    repeated_s: Number = 0.0
+    """Seconds of the forward that selective recomputation repeats, module by module."""
+    dropped_bytes: Number = 0.0
+    """What of ``saved_bytes`` it does not keep."""
+    unfolded: bool = False
+    """Whether attention's input is unfolded from a latent by operations that are repeated."""
+    activation_s: Number = 0.0
+    """Seconds of the activation of routed experts, forward."""
+    activation_bytes: Number = 0.0
+    """What it returns, kept for the product after it."""
 
     @property
     def backward_s(self) -> Number:
@@ -122,9 +139,18 @@ def regathers(choices: Choices) -> float:
 
 def ops_cost(ops: Iterable[Op], part: Slice, dev: Device) -> OpsCost:
     """Price operations one after the other on one GPU."""
-    total = OpsCost()
+    total, chosen = OpsCost(), repeated_modules(part.choices)
     for op in ops:
+        if not repeats(op, chosen):
+            _add(total, op, part, dev)
+            continue
+        # Sums grow in place: take copies.
+        forward, saved = np.array(total.forward_s), np.array(total.saved_bytes)
         _add(total, op, part, dev)
+        total.repeated_s = total.repeated_s + (total.forward_s - forward)
+        total.dropped_bytes = total.dropped_bytes + dropped_bytes(op, total.saved_bytes - saved, part, dev)
+        total.unfolded = total.unfolded or module_of(op) == "mla_up_proj"
+    add_cores(total, chosen)
     return total
 
 
@@ -191,10 +217,16 @@ def _add_experts(total: OpsCost, op: Router | Experts, part: Slice, dev: Device)
     else:
         total.experts = op
         passes = EAGER_ELEMENTWISE if _eager(part.choices) else 1.0
-        one_by_one = part.choices.expert_gemm == "sequential"
         held = share(op, part.routed_tokens, part.ep, part.etp, part.choices.dispatcher)
-        cost = experts_cost(op, held, dev, grad_bytes=grad_bytes, passes=passes, one_by_one=one_by_one)
+        kernels = _expert_kernels(part.choices)
+        cost = experts_cost(op, held, dev, grad_bytes=grad_bytes, passes=passes, kernels=kernels)
     _add_expert_sums(total, cost)
+
+
+def _expert_kernels(choices: Choices) -> Kernels:
+    """Megatron's grouped products are Transformer Engine's loop over streams, PyTorch's one kernel."""
+    in_streams = choices.expert_gemm == "grouped" and choices.stack in ("megatron", "deepspeed")
+    return "streams" if in_streams else choices.expert_gemm
 
 
 def _add_expert_sums(total: OpsCost, cost: ExpertsCost) -> None:
@@ -204,6 +236,10 @@ def _add_expert_sums(total: OpsCost, cost: ExpertsCost) -> None:
     total.wgrad_s += cost.wgrad_s
     total.forward_ops += cost.forward_ops
     total.backward_ops += cost.backward_ops
+    total.activation_s += cost.activation_s
+    total.activation_bytes += cost.activation_bytes
+    total.launch_forward_s += cost.launch_forward_s
+    total.launch_backward_s += cost.launch_backward_s
     total.saved_bytes += cost.saved_bytes
     total.gemm_output_bytes += cost.product_bytes
 
@@ -244,7 +280,9 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
     total.backward_ops += core.backward_ops
     # Ranks beyond the key-value heads hold a copy of one; shared keys are values too.
     pairs = op.kv_heads * (op.qk_dim + (0 if op.shared_kv else op.v_dim)) / np.minimum(part.tp, op.kv_heads)
-    total.saved_bytes += 2.0 * part.tokens * (op.heads * op.qk_dim / part.tp + pairs) + score_bytes
+    inputs = 2.0 * part.tokens * (op.heads * op.qk_dim / part.tp + pairs)
+    total.saved_bytes += inputs + score_bytes
+    total.attention_input_bytes += inputs
     total.attention_saved_bytes += score_bytes
     total.attention_output_bytes += 2.0 * op.heads * op.v_dim * part.tokens / part.tp
 

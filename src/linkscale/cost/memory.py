@@ -79,7 +79,7 @@ def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArra
     kept = cost.saved_bytes
     if part.choices.recompute == "selective":
         if part.choices.stack == "megatron":
-            kept = kept - cost.attention_saved_bytes
+            kept = kept - cost.dropped_bytes
         else:
             # The input, attention's output and the products that are not repeated stay.
             products = (1.0 - REPEATED_PRODUCTS) * cost.gemm_output_bytes + cost.attention_output_bytes

@@ -12,7 +12,7 @@ from linkscale.estimate.replicas import Message
 from linkscale.estimate.result import Breakdown, Communication, Estimate, Level, Memory
 from linkscale.estimate.step import BatchEstimate, evaluate
 from linkscale.plan.precision import FORMATS
-from linkscale.plan.strategy import Strategy
+from linkscale.plan.strategy import Strategy, modules
 from linkscale.profile import Profile, shipped_profile
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.architecture import Architecture
@@ -22,6 +22,7 @@ from linkscale.workload.counts import (
     decoder,
     flops_per_token,
     layer_matmul_flops_per_token,
+    modules_flops_per_token,
 )
 
 TIGHT = 0.03
@@ -74,7 +75,7 @@ def estimate_step(
 def repeated_flops_per_token(arch: Architecture, strategy: Strategy, seq_len: int) -> float:
     """Return the forward FLOPs per token that recomputation repeats, attention in full.
 
-    All of the layers that are recomputed; under ``selective`` attention alone in Megatron, elsewhere every second
+    All of the layers that are recomputed; under ``selective`` the modules named in Megatron, elsewhere every second
     product. (The formula of Korthikanti et al. 2022, appendix A, counts repeated attention three times over.)
     """
     attention = attention_flops_per_token(arch, seq_len)
@@ -86,7 +87,9 @@ def repeated_flops_per_token(arch: Architecture, strategy: Strategy, seq_len: in
             layers = strategy.recompute_layers * strategy.pp
             return (products + attention) * (min(1.0, layers / arch.layers) if layers else 1.0)
         case "selective":
-            return attention if strategy.stack == "megatron" else REPEATED_PRODUCTS * products
+            if strategy.stack != "megatron":
+                return REPEATED_PRODUCTS * products
+            return modules_flops_per_token(arch, seq_len, modules(strategy.recompute_modules))
 
 
 def _communication(found: BatchEstimate) -> tuple[Communication, ...]:

@@ -33,7 +33,8 @@ def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray, prediction: int =
     Evenly where that divides; interleaved stages that divide only when the embedding and the loss count as a
     layer each give the outer stages one layer less; otherwise the outer stages are the short ones. Layers of modules
     that predict further tokens (``prediction``) come on top of the last stage's, before its loss (Megatron-LM,
-    core/transformer/multi_token_prediction.py).
+    core/transformer/multi_token_prediction.py): where a layout has to be written anyway, it fills all other stages and
+    leaves the rest to the last one, as Megatron-Bridge's layouts of DeepSeek-V3 do (recipes/deepseek).
     """
     even = np.mod(layers, pp * vpp) == 0
     counted = ~even & (vpp > 1) & (np.mod(layers + 2, pp * vpp) == 0)
@@ -42,6 +43,12 @@ def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray, prediction: int =
     middle = np.where(even, layers / pp, np.where(counted, (layers + 2) / pp, base + (rest > 0)))
     first = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 2)))
     last = np.where(even, layers / pp, np.where(counted, middle - 1, base + (rest > pp - 1)))
+    full = vpp * np.ceil((layers + prediction) / (pp * vpp))
+    spared = layers - (pp - 1) * full
+    laid_out = ~even & ~counted & (prediction > 0) & (spared > 0)
+    first, middle, last = (
+        np.where(laid_out, own, usual) for own, usual in ((full, first), (full, middle), (spared, last))
+    )
     between = np.where(pp > 2, layers - first - last, 0.0)
     return StageLayers(first + prediction * (pp == 1), middle, last + prediction, between)
 

@@ -74,7 +74,7 @@ def evaluate(
     n = numbers_of(batch, global_batch)
     choices = batch.choices
     net = network(cluster, profile)
-    dev = device(cluster.gpu, choices, profile)
+    dev = device(cluster.gpu, choices, profile, cluster.host_cpu)
     unit = _units(decoder, batch, float(seq_len), dev, cluster, profile, net)
     further = decoder.prediction.modules * len(decoder.prediction.groups) if decoder.prediction else 0
     layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp, further)
@@ -102,7 +102,7 @@ def _units(
     choices = batch.choices
     # The head runs in 16 bits whatever the layers run in.
     half = msgspec.structs.replace(choices, precision="bf16") if FORMATS[choices.precision].narrow else choices
-    head_dev = device(cluster.gpu, half, profile)
+    head_dev = device(cluster.gpu, half, profile, cluster.host_cpu)
     columns = (batch.tp, batch.cp, batch.micro_batch, batch.ep, batch.etp)
 
     def price(rows: npt.NDArray[np.intp]) -> Units:

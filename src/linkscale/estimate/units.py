@@ -17,6 +17,7 @@ from linkscale.estimate.calls import Exchange, mean_exchange
 from linkscale.estimate.context_parallel import cp_exchange
 from linkscale.estimate.expert_parallel import ep_exchange
 from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, mean_tp, tp_exchange, unrepeated
+from linkscale.plan.strategy import repeated_modules
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
 from linkscale.workload.ops import Experts
@@ -192,23 +193,26 @@ def _layer_time(
     none = np.zeros_like(part.tp)
     forward, backward = cost.forward_s + none, cost.backward_s + none
     calls = np.where(part.tp > 1, 2.0 * exchange.sites, 0.0) + context.calls_forward
-    launch_forward = (cost.forward_ops + calls + routing.calls_forward) * dev.op_launch_s
-    launch_backward = (cost.backward_ops * BACKWARD_LAUNCH + calls + routing.calls_backward) * dev.op_launch_s
+    launch_forward = (cost.forward_ops + calls + routing.calls_forward) * dev.op_launch_s + cost.launch_forward_s
+    launch_backward = (
+        cost.launch_backward_s
+        + (cost.backward_ops * BACKWARD_LAUNCH + calls + routing.calls_backward) * dev.op_launch_s
+    )
     again = 1.0 if part.choices.recompute == "full" else 0.0
+    sent_again = 1.0 if again or "moe" in repeated_modules(part.choices) else 0.0
     left_out = unrepeated(part.choices) * np.minimum(exchange.reduce.time_s, exchange.forward_s)
     return UnitTime(
         forward, backward, cost.wgrad_s + none, _recomputed(cost, part) + none,
         Exposed(exchange.forward_s, exchange.backward_s, again * (exchange.forward_s - left_out)),
         Exposed(context.forward_s, context.backward_s, _attends_again(part) * context.forward_s),
-        Exposed(routing.forward_s, routing.backward_s, again * routing.forward_s),
+        Exposed(routing.forward_s, routing.backward_s, sent_again * routing.forward_s),
         launch_forward, launch_backward, RELAUNCHED[part.choices.recompute] * launch_forward,
     )  # fmt: skip
 
 
 def _attends_again(part: Slice) -> float:
     """Whether recomputation runs attention, and with it the exchange of keys and values, a second time."""
-    kind, megatron = part.choices.recompute, part.choices.stack == "megatron"
-    return 1.0 if kind == "full" or (kind == "selective" and megatron) else 0.0
+    return 1.0 if part.choices.recompute == "full" or "core_attn" in repeated_modules(part.choices) else 0.0
 
 
 def _recomputed(cost: OpsCost, part: Slice) -> Number:
@@ -219,7 +223,7 @@ def _recomputed(cost: OpsCost, part: Slice) -> Number:
         case "full":
             return cost.forward_s
         case "selective" if part.choices.stack == "megatron":
-            return cost.attention_forward_s
+            return cost.repeated_s
         case "selective":
             streaming = cost.forward_s - cost.gemm_forward_s - cost.attention_forward_s
             return streaming + REPEATED_PRODUCTS * cost.gemm_forward_s

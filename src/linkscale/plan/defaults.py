@@ -9,7 +9,7 @@ import msgspec
 
 from linkscale.base.errors import InputError, unknown_name
 from linkscale.plan.legality import MOST, shown
-from linkscale.plan.strategy import LEAST, NUMBERS, Choices, CommDtype, Precision, Sharding, Stack, Strategy
+from linkscale.plan.strategy import LEAST, NUMBERS, Choices, CommDtype, Precision, Sharding, Stack, Strategy, modules
 
 FIELDS = (*Choices.__struct_fields__, *NUMBERS)
 
@@ -82,6 +82,9 @@ def check_field(name: str, value: object) -> None:
         raise unknown_name("field of a strategy", name, FIELDS)
     if name in NUMBERS:
         check_count(name, value, least=LEAST[name])
+        return
+    if name == "recompute_modules" and isinstance(value, str):
+        modules(value)
         return
     kind = _CHOICE_TYPES[name]
     allowed = get_args(kind) or (True, False)

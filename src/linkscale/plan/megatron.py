@@ -14,6 +14,8 @@ from linkscale.plan.megatron_experts import expert_choices, layers_by_kind
 from linkscale.plan.megatron_flags import Flags
 from linkscale.plan.plan import Plan
 from linkscale.plan.strategy import (
+    DEFAULT_MODULES,
+    MODULES,
     AttentionKernel,
     CommDtype,
     CpComm,
@@ -74,7 +76,7 @@ def _strategy(flags: Flags, gpus: int | None) -> Strategy:
         micro_batch=flags.whole("micro-batch-size", 1),
         sequence_parallel=flags.on("sequence-parallel") and tp > 1,
         sharding=_sharding(flags, sharded),
-        recompute=recompute, recompute_layers=layers,
+        recompute=recompute, recompute_layers=layers, recompute_modules=_modules(flags, recompute),
         precision=precision,
         attention=_attention(flags),
         grad_dtype=grad_dtype,
@@ -152,6 +154,18 @@ def _recompute(flags: Flags, pp: int) -> tuple[Recompute, int]:
         # `block` recomputes that many layers of a stage; `uniform` all of them, in groups of that many.
         return "full", flags.whole("recompute-num-layers", 1) if method == "block" else 0
     return "none", 0
+
+
+def _modules(flags: Flags, recompute: Recompute) -> str:
+    """Return what selective recomputation names: attention cores unless ``--recompute-modules`` says otherwise."""
+    named = flags.values("recompute-modules")
+    if recompute != "selective" or not named:
+        return DEFAULT_MODULES
+    for name in named:
+        if name not in MODULES:
+            known = ", ".join(MODULES)
+            raise flags.wrong(flags.flags["recompute-modules"], f"{name[:40]!r} is not priced; of {known} each is")
+    return ",".join(named)
 
 
 def _precision(flags: Flags) -> Precision:

@@ -12,7 +12,7 @@ from typing import Any
 from linkscale.base.errors import InputError
 from linkscale.plan.layer_pattern import MOST, layer_pattern
 from linkscale.plan.megatron_flags import Flags
-from linkscale.plan.strategy import A2aOverlap, Dispatcher
+from linkscale.plan.strategy import A2aOverlap, Dispatcher, ExpertGemm
 from linkscale.workload.layout import Shape, attention, cut_by, dense, layout
 from linkscale.workload.parts import LatentAttention, LayerKind, Mixer, Mlp, Moe
 
@@ -30,9 +30,16 @@ def expert_choices(flags: Flags, tp: int) -> dict[str, Any]:
         "etp": flags.whole("expert-tensor-parallel-size", tp),
         "dispatcher": dispatcher or flags.choice("moe-flex-dispatcher-backend", BACKENDS, "deepep"),
         "a2a_overlap": _overlap(flags),
-        "expert_gemm": "grouped" if flags.on("moe-grouped-gemm") else "sequential",
+        "expert_gemm": _products(flags),
     }
     return found | reached
+
+
+def _products(flags: Flags) -> ExpertGemm:
+    """Fused operations need grouped products (arguments.py: --use-transformer-engine-op-fuser)."""
+    if not flags.on("moe-grouped-gemm"):
+        return "sequential"
+    return "fused" if flags.on("use-transformer-engine-op-fuser") else "grouped"
 
 
 def _overlap(flags: Flags) -> A2aOverlap:

@@ -19,8 +19,9 @@ _UNDERSTOOD = """
     expert-model-parallel-size num-layers-per-virtual-pipeline-stage num-virtual-stages-per-pipeline-rank
     sequence-parallel use-distributed-optimizer use-megatron-fsdp use-custom-fsdp overlap-grad-reduce
     overlap-param-gather no-overlap-p2p-communication no-async-tensor-model-parallel-allreduce tp-comm-overlap
-    recompute-activations recompute-granularity recompute-method recompute-num-layers activations-checkpoint-method
-    checkpoint-activations fp16 bf16 fp8-format fp8 fp8-param-gather accumulate-allreduce-grads-in-fp32
+    recompute-activations recompute-granularity recompute-method recompute-num-layers recompute-modules
+    activations-checkpoint-method checkpoint-activations fp16 bf16 fp8-format fp8 fp8-param-gather
+    accumulate-allreduce-grads-in-fp32
     rotary-percent use-rotary-position-embeddings add-qkv-bias qk-layernorm squared-relu attention-dropout
     hidden-dropout grad-reduce-in-bf16 attention-backend use-flash-attn transformer-impl ddp-bucket-size
     nproc-per-node nnodes optimizer fp8-recipe fp4-format fp4-recipe cuda-graph-impl cuda-graph-scope enable-cuda-graph
@@ -31,7 +32,7 @@ _UNDERSTOOD = """
     moe-expert-capacity-factor moe-pad-expert-input-to-capacity moe-token-dispatcher-type moe-flex-dispatcher-backend
     moe-enable-deepep moe-grouped-gemm moe-shared-expert-overlap overlap-moe-expert-parallel-comm
     expert-tensor-parallel-size multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim
-    v-head-dim mtp-num-layers
+    v-head-dim mtp-num-layers use-transformer-engine-op-fuser
 """
 UNDERSTOOD = frozenset(_UNDERSTOOD.split())
 """Flags whose meaning reaches the plan."""
@@ -60,7 +61,7 @@ UNPRICED = {
     "experimental-attention-variant": "sparse and linear attention are not read from flags",
     "heterogeneous-layers-config-path": "layers of different widths are not read from flags",
     "moe-extended-tp": "experts cut over all ranks are not priced; --expert-tensor-parallel-size would be",
-    "moe-layer-recompute": "recomputing experts alone is not priced; --recompute-granularity full would be",
+    "moe-layer-recompute": "the flag of old; --recompute-granularity selective --recompute-modules moe is priced",
 }
 """Flags that change a step in a way that no field of a plan names, and what would be right."""
 _UNSET = re.compile(r"\$\{?(\w+)")

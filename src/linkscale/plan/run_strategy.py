@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from linkscale.plan.asked import Asked
 from linkscale.plan.run_models import mixture
-from linkscale.plan.strategy import Precision, Sharding, Strategy
+from linkscale.plan.strategy import DEFAULT_MODULES, Precision, Sharding, Strategy
 from linkscale.readers.runs import RunRecord
 
 _ETP = re.compile(r"\bETP (\d{1,4})\b")
@@ -42,6 +42,7 @@ def run_strategy(asked: Asked) -> Strategy:
         sharding=sharding,
         recompute=recompute,
         recompute_layers=layers,
+        recompute_modules=_modules(asked, recompute),
         precision=cast(Precision, asked.known_or("precision", record.precision)),
         attention=asked.known_or("attention", record.attention),
         compile=ask("compile"),
@@ -87,6 +88,11 @@ def _recompute(asked: Asked, pp: int) -> tuple[Any, int]:
         return kind, 0
     every = asked.may("selective_means")
     return (kind, 0) if every is None else ("full", -(-layers // int(every) // pp))
+
+
+def _modules(asked: Asked, recompute: str) -> str:
+    named = asked.may("recompute_modules") if recompute == "selective" else None
+    return named or DEFAULT_MODULES
 
 
 def _vpp(asked: Asked, pp: int) -> int:

@@ -28,7 +28,7 @@ AttentionKernel = Literal["flash", "unfused"]
 TpOverlap = Literal["none", "async", "ring"]
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
 A2aOverlap = Literal["none", "shared-expert", "1f1b"]
-ExpertGemm = Literal["grouped", "sequential"]
+ExpertGemm = Literal["grouped", "sequential", "fused"]
 CpComm = Literal["p2p", "all_gather", "a2a"]
 Compression = Literal["none", "bf16", "fp16", "fp8", "int8", "int4", "topk", "powersgd"]
 
@@ -39,6 +39,9 @@ DTYPE_BYTES: dict[str, float] = {
 }  # fmt: skip
 
 
+DEFAULT_MODULES = "core_attn"
+
+
 class Choices(Model, frozen=True):
     """The categorical half of a strategy."""
 
@@ -46,6 +49,8 @@ class Choices(Model, frozen=True):
     sequence_parallel: bool = True
     sharding: Sharding = "zero1"
     recompute: Recompute = "selective"
+    recompute_modules: str = DEFAULT_MODULES
+    """What ``selective`` recomputes in Megatron: names of ``MODULES``, separated by commas."""
     schedule: Schedule = "1f1b"
     precision: Precision = "bf16"
     """Of the products. One scale serves: ``fp8`` a tensor, ``fp8-block`` 128 numbers, ``mxfp8`` 32, ``nvfp4`` 16.
@@ -81,6 +86,7 @@ class Choices(Model, frozen=True):
     """What the exchange of tokens hides behind: the experts that all tokens pass, or (``1f1b``) the other direction of
     another micro-batch."""
     expert_gemm: ExpertGemm = "grouped"
+    """How experts are multiplied: together, one by one, or by one kernel that activates and casts as well."""
     dispatch_dtype: CommDtype = "bf16"
     """Type in which tokens are sent to their experts."""
     combine_dtype: CommDtype = "bf16"
@@ -95,8 +101,31 @@ LEAST = {
 
 NUMBERS = tuple(LEAST)
 
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+"""Modules that Megatron-LM recomputes on their own (--recompute-modules)."""
+
+
+def modules(text: str) -> frozenset[str]:
+    """Return the modules that a list names; raises InputError for an unknown or an empty one.
+
+    >>> sorted(modules("moe_act,layernorm"))
+    ['layernorm', 'moe_act']
+    """
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in MODULES:
+            raise InputError(f"recompute_modules names {name!r}; choose from {', '.join(MODULES)}")
+    return frozenset(names)
+
+
 ROUTING = ("dispatcher", "a2a_overlap", "expert_gemm", "dispatch_dtype", "combine_dtype")
 """Choices that say something about routed experts only."""
+
+
+def repeated_modules(choices: Choices) -> frozenset[str]:
+    """Return the modules that are computed again on their own: those of Megatron's selective recomputation."""
+    chosen = choices.recompute == "selective" and choices.stack == "megatron"
+    return modules(choices.recompute_modules) if chosen else frozenset()
 
 
 class Strategy(Choices, frozen=True):
@@ -126,6 +155,10 @@ class Strategy(Choices, frozen=True):
             value = getattr(self, name)
             if value < least:
                 raise InputError(f"{name} = {value}; it must be at least {least}")
+        if self.recompute_modules != DEFAULT_MODULES:
+            modules(self.recompute_modules)
+            if not repeated_modules(self):
+                raise InputError("recompute_modules belongs to recompute selective of the megatron stack; leave it out")
 
     @property
     def gpus(self) -> int:

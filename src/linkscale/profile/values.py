@@ -47,12 +47,17 @@ class Profile(Model, frozen=True):
     attention_by_stack: dict[str, str]
     op_launch_s: float
     """Host time to launch one eager operation."""
+    launch_by_cpu: dict[str, float]
+    """Host time to launch by the kind of host CPU, relative to Intel's."""
     ops_per_kernel: dict[str, float]
     """Framework operations (views, copies, bookkeeping) per kernel that the model names: ``eager``, ``compiled``."""
     nic_fraction: float
     """Achieved share of a NIC's wire rate."""
     ring_overlap: float
     """Share of a tensor-parallel exchange that pipelining with its own product hides, where that is long enough."""
+    expert_passes: float
+    """Reads and writes of a routed copy of a token, in 16 bits and each direction, beyond those that are named here:
+    padding to a format's blocks, buffers of the exchange, splits and joins by expert."""
     nvls_fraction: float
     """All-reduce algorithm bandwidth of in-switch reduction over NCCL's NVLink bandwidth, times (n + 1) / n."""
     jitter: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linkscale.plan.strategy import Strategy
+from linkscale.plan.strategy import DEFAULT_MODULES, Strategy
 from linkscale.report.text import gigabits, size
 from linkscale.topology.cluster import Cluster
 
@@ -35,6 +35,7 @@ DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
 
 LEVEL_WORDS = {"device": "device", "domain": "scale-up", "node": "node", "fabric": "scale-out"}
 
+_EXPERT_WORDS = {"grouped": [], "sequential": ["experts one by one"], "fused": ["experts fused"]}
 _HIDING = {"shared-expert": "shared experts", "1f1b": "another micro-batch"}
 _SCALEUP = {
     "nvswitch": "NVSwitch", "nvlink-mesh": "NVLink mesh", "bridge": "NVLink bridge", "xgmi": "xGMI", "pcie": "PCIe",
@@ -80,6 +81,8 @@ def sharding(strategy: Strategy) -> str:
 def recompute(strategy: Strategy) -> str:
     """Return what is recomputed."""
     layers = strategy.recompute_layers
+    if strategy.recompute == "selective" and strategy.recompute_modules != DEFAULT_MODULES:
+        return f"of {strategy.recompute_modules.replace(',', ', ')}"
     return f"{strategy.recompute} of {layers} layer{'s' if layers > 1 else ''}" if layers else strategy.recompute
 
 
@@ -105,7 +108,7 @@ def _routing(strategy: Strategy) -> list[str]:
     words += [f"tokens sent in {strategy.dispatch_dtype}"] if strategy.dispatch_dtype != "bf16" else []
     words += [f"results in {strategy.combine_dtype}"] if strategy.combine_dtype != "bf16" else []
     words += [f"hidden behind {_HIDING[strategy.a2a_overlap]}"] if strategy.a2a_overlap != "none" else []
-    return words + (["experts one by one"] if strategy.expert_gemm == "sequential" else [])
+    return words + _EXPERT_WORDS[strategy.expert_gemm]
 
 
 def cluster_lines(cluster: Cluster) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 from linkscale.plan.defaults import default_choices
 from linkscale.plan.legality import OUTER_LAYERS
-from linkscale.plan.strategy import ROUTING, Choices, Stack
+from linkscale.plan.strategy import DEFAULT_MODULES, ROUTING, Choices, Stack, repeated_modules
 from linkscale.search.constraints import CHOICES, Constraints
 from linkscale.search.job import Job
 from linkscale.topology.cluster import Cluster
@@ -142,6 +142,8 @@ def _combine(stack: Stack, values: Values, cluster: Cluster, constraints: Constr
 def _holds(choices: Choices, constraints: Constraints) -> bool:
     """Whether the choices use the numbers that are fixed: others would drop them without a word."""
     layers, domain = constraints.recompute_layers or 0, constraints.shard_domain or 1
+    if (constraints.recompute_modules or DEFAULT_MODULES) != DEFAULT_MODULES and not repeated_modules(choices):
+        return False
     return (layers == 0 or choices.recompute == "full") and (domain == 1 or choices.sharding == "hsdp")
 
 

@@ -43,6 +43,7 @@ class Constraints(Model, frozen=True):
     sequence_parallel: bool | None = None
     sharding: Sharding | None = None
     recompute: Recompute | None = None
+    recompute_modules: str | None = None
     schedule: Schedule | None = None
     precision: Precision | None = None
     attention: AttentionKernel | None = None

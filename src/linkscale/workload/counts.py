@@ -11,7 +11,7 @@ are not counted, as papers do. Modules that predict further tokens and vision to
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from linkscale.workload.architecture import Architecture
 from linkscale.workload.layers import Decoder, decoder
@@ -30,12 +30,13 @@ from linkscale.workload.ops import (
     Router,
     Scan,
     Weights,
+    module_of,
 )
 
 __all__ = [
     "Decoder", "active_op_params", "active_params", "attention_flops_per_token", "decoder", "flops_per_token",
-    "layer_matmul_flops_per_token", "matmul_flops_per_token", "op_params", "params", "params_by_part",
-    "prediction_flops_per_token", "prediction_params", "tower_params",
+    "layer_matmul_flops_per_token", "matmul_flops_per_token", "modules_flops_per_token", "op_params", "params",
+    "params_by_part", "prediction_flops_per_token", "prediction_params", "tower_params",
 ]  # fmt: skip
 
 
@@ -124,6 +125,13 @@ def attention_flops_per_token(arch: Architecture, seq_len: int, *, causal: bool 
     """Forward FLOPs per token of attention scores and values, of indexes and of scans, on average over a sequence."""
     groups = decoder(arch).groups
     return sum(group.count * _mixing(op, seq_len, causal) for group in groups for op in group.ops)
+
+
+def modules_flops_per_token(arch: Architecture, seq_len: int, modules: Collection[str]) -> float:
+    """Forward FLOPs per token of the layers' operations that belong to some modules; scores and values in full."""
+    names = {*modules, "shared_experts"} if "moe" in modules else modules
+    ops = [(g.count, op) for g in decoder(arch).groups for op in g.ops if module_of(op) in names]
+    return sum(count * (_products(op) + _mixing(op, seq_len, causal=False)) for count, op in ops)
 
 
 def prediction_flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -> float:

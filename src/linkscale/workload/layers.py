@@ -160,7 +160,9 @@ def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
     """Return the norm of one half of a layer at its input or output, where it has one."""
     if arch.norm_at not in (place, "both"):
         return ()
-    return (_norm(arch, f"{half} norm" if place == "input" else f"{half} output norm"),)
+    if place == "output":
+        return (_norm(arch, f"{half} output norm"),)
+    return (msgspec.structs.replace(_norm(arch, f"{half} norm"), module="layernorm"),)
 
 
 def _norm(arch: Architecture, name: str) -> Norm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linkscale.workload.architecture import Architecture
-from linkscale.workload.ops import Attention, Conv1d, Elementwise, Gemm, Index, Norm, Op, Scan, Weights
+from linkscale.workload.ops import Attention, Conv1d, Elementwise, Gemm, Index, Module, Norm, Op, Scan, Weights
 from linkscale.workload.parts import (
     CompressedAttention,
     DeltaNet,
@@ -84,8 +84,8 @@ def latent_attention(arch: Architecture, a: LatentAttention, *, absorbed: bool =
     ops: list[Op] = [*_latent_queries(arch, a, width)]
     ops += [
         Gemm(name="kv down", n=a.rank + a.rope_dim, k=arch.hidden, shard="none", bias=a.bias, saves_input=False),
-        Norm(name="kv norm", kind="rmsnorm", size=a.rank, region="sequence"),
-        _rotary((a.heads + 1) * a.rope_dim),
+        Norm(name="kv norm", kind="rmsnorm", size=a.rank, region="sequence", module="mla_up_proj"),
+        _rotary((a.heads + 1) * a.rope_dim, module="mla_up_proj"),
     ]
     if a.index is not None:
         ops += _index(arch, a.index, a.query_rank or arch.hidden, rotary=a.rope_dim)
@@ -100,7 +100,7 @@ def latent_attention(arch: Architecture, a: LatentAttention, *, absorbed: bool =
     else:
         unfolded = a.heads * (a.nope_dim + a.value_dim)
         ops += [
-            Gemm(name="kv up", n=unfolded, k=a.rank, shard="column", boundary=False),
+            Gemm(name="kv up", n=unfolded, k=a.rank, shard="column", boundary=False, module="mla_up_proj"),
             Attention(heads=a.heads, kv_heads=a.heads, qk_dim=width, v_dim=a.value_dim, selected=selected),
         ]
     ops.append(_output(arch, a.heads * a.value_dim, a.out_bias))
@@ -112,8 +112,8 @@ def _latent_queries(arch: Architecture, a: LatentAttention, width: int) -> tuple
         return (Gemm(name="query", n=a.heads * width, k=arch.hidden, shard="column", bias=a.query_bias),)
     return (
         Gemm(name="query down", n=a.query_rank, k=arch.hidden, shard="none", bias=a.bias),
-        Norm(name="query norm", kind="rmsnorm", size=a.query_rank, region="sequence"),
-        Gemm(name="query up", n=a.heads * width, k=a.query_rank, shard="column"),
+        Norm(name="query norm", kind="rmsnorm", size=a.query_rank, region="sequence", module="mla_up_proj"),
+        Gemm(name="query up", n=a.heads * width, k=a.query_rank, shard="column", module="mla_up_proj"),
     )
 
 
@@ -237,8 +237,8 @@ def lightning(arch: Architecture, a: Lightning) -> tuple[Op, ...]:
     )
 
 
-def _rotary(features: int) -> Elementwise:
-    return Elementwise(name="rotary", reads=features, writes=features, saves=0, region="tensor")
+def _rotary(features: int, module: Module = "") -> Elementwise:
+    return Elementwise(name="rotary", reads=features, writes=features, saves=0, region="tensor", module=module)
 
 
 def _output(arch: Architecture, k: int, bias: bool) -> Gemm:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from linkscale.workload.architecture import Architecture
-from linkscale.workload.ops import Elementwise, Experts, Gemm, Op, Router
+from linkscale.workload.ops import Elementwise, Experts, Gemm, Module, Op, Router
 from linkscale.workload.parts import Dense, Mlp, Moe
 
 
@@ -21,12 +21,14 @@ def dense(
 ) -> tuple[Op, ...]:
     """Two products around an activation; gate and up are one product."""
     wide = mlp.hidden * (2 if mlp.gated else 1)
+    module: Module = "shared_experts" if beside_routing else "mlp"
     return (
         Gemm(name=f"{name}up", n=wide, k=arch.hidden, shard="column", bias=mlp.bias, saves_input=saves_input,
-             beside_routing=beside_routing),
-        Elementwise(name=f"{name}{arch.activation}", reads=wide, writes=mlp.hidden, saves=wide, region="tensor"),
+             beside_routing=beside_routing, module=module),
+        Elementwise(name=f"{name}{arch.activation}", reads=wide, writes=mlp.hidden, saves=wide, region="tensor",
+                    module=module),
         Gemm(name=f"{name}down", n=arch.hidden, k=mlp.hidden, shard="row", bias=mlp.bias,
-             beside_routing=beside_routing),
+             beside_routing=beside_routing, module=module),
     )  # fmt: skip
 
 

@@ -16,6 +16,10 @@ Region = Literal["sequence", "tensor"]
 parallelism). ``tensor``: inside it, every TP rank holds 1/tp of the features of all tokens."""
 
 
+Module = Literal["", "core_attn", "mla_up_proj", "layernorm", "mlp", "shared_experts", "moe", "moe_act"]
+"""What Megatron-LM can compute again on its own (--recompute-modules); empty: nothing of the kind."""
+
+
 class Gemm(Model, frozen=True, tag="gemm"):
     """A linear layer: (tokens, k) @ (k, n). FLOPs per token forward: ``2 * n * k`` (times ``copies``).
 
@@ -41,6 +45,7 @@ class Gemm(Model, frozen=True, tag="gemm"):
     boundary: bool = True
     beside_routing: bool = False
     """Whether it needs nothing of the routed experts, so that it may run while tokens are on their way to them."""
+    module: Module = ""
 
 
 class Attention(Model, frozen=True, tag="attention"):
@@ -219,6 +224,7 @@ class Norm(Model, frozen=True, tag="norm"):
     saves_input: bool = True
     share: float = 1.0
     """Part of the tokens that have such a vector."""
+    module: Module = ""
 
 
 class Elementwise(Model, frozen=True, tag="elementwise"):
@@ -235,6 +241,7 @@ class Elementwise(Model, frozen=True, tag="elementwise"):
     fusable: bool = True
     mask_bytes: int = 0
     """Bytes per token of a dropout mask, written forward and read backward."""
+    module: Module = ""
 
 
 class Embedding(Model, frozen=True, tag="embedding"):
@@ -247,6 +254,19 @@ class Embedding(Model, frozen=True, tag="embedding"):
 
 
 Op = Gemm | Attention | Index | Scan | Conv1d | Router | Experts | Weights | MixStreams | Norm | Elementwise | Embedding
+
+
+def module_of(op: Op) -> Module:
+    """Return the module that an operation belongs to."""
+    match op:
+        case Attention():
+            return "core_attn"
+        case Router() | Experts():
+            return "moe"
+        case Gemm() | Norm() | Elementwise():
+            return op.module
+        case _:
+            return ""
 
 
 class LayerGroup(Model, frozen=True):
