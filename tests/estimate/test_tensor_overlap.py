@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from linkscale.estimate.tensor_parallel import BULK_SMS
 from tests.estimate.clusters import estimate, message
 
 LAYOUT = {"tp": 8, "dp": 2}
@@ -35,6 +36,14 @@ def test_async_hides_some_of_backward_and_nothing_of_forward(sequence_parallel: 
     some = estimate(16, **LAYOUT, tp_overlap="async", sequence_parallel=sequence_parallel).units.layer
     assert some.tp.forward_s == none.tp.forward_s
     assert some.tp.backward_s < none.tp.backward_s
+
+
+def test_bulk_hides_what_async_does_on_fewer_multiprocessors() -> None:
+    bulk, async_ = (estimate(16, **LAYOUT, tp_overlap=kind).units for kind in ("bulk", "async"))
+    assert bulk.exchange.hidden_s[0] == async_.exchange.hidden_s[0]
+    assert bulk.layer.tp.forward_s[0] == async_.layer.tp.forward_s[0]
+    assert float(max(bulk.exchange.gather.sms[0], bulk.exchange.reduce.sms[0])) > BULK_SMS
+    assert bulk.layer.tp.backward_s[0] < async_.layer.tp.backward_s[0]
 
 
 def test_ring_hides_more_and_never_its_first_piece() -> None:

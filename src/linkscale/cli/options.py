@@ -61,7 +61,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("hierarchical", bool, ("--hierarchical/--no-hierarchical",), "Exchange gradients node by node."),
     Flag("bucket_bytes", bytes, ("--bucket-bytes",), "Gradient bucket, as '25 MB' (default: the stack's own)."),
     Flag("tp_overlap", str, ("--tp-overlap",), "What tensor-parallel exchange hides behind.",
-         ("none", "async", "ring")),
+         ("none", "async", "bulk", "ring")),
     Flag("overlap_grad_reduce", bool, ("--overlap-grad-reduce/--no-overlap-grad-reduce",),
          "Gradient exchange behind backward."),
     Flag("overlap_param_gather", bool, ("--overlap-param-gather/--no-overlap-param-gather",),

@@ -5,7 +5,8 @@ row-parallel one, forward and backward; Megatron gathers the input again for the
 DTensor keeps it whole. Without sequence parallelism a layer all-reduces once per pair and direction. The embedding
 and the head are cut like half a layer each, and the loss over a split vocabulary sums three numbers a token (maximum,
 sum of exponentials, the target's logit). ``async`` (Megatron): backward, the input's regathering hides behind the
-input gradient's product, and the input gradient's reduction behind the weight gradient's. ``ring``: each exchange is
+input gradient's product, and the input gradient's reduction behind the weight gradient's; ``bulk`` the same, by
+Transformer Engine's kernels on fewer multiprocessors than NCCL's channels take. ``ring``: each exchange is
 cut into tp pieces pipelined with its own product. (Korthikanti et al. 2022, section 4.2.2; Megatron-LM,
 core/tensor_parallel/layers.py.)
 """
@@ -25,6 +26,8 @@ from linkscale.plan.strategy import Choices
 from linkscale.topology.groups import GroupGeometry
 
 LOSS_SUMS = 3.0
+# Multiprocessors of Transformer Engine's bulk overlap (pytorch/module/base.py, initialize_ub: num_sm).
+BULK_SMS = 16.0
 
 
 def unrepeated(choices: Choices) -> float:
@@ -67,7 +70,10 @@ def tp_exchange(
     )
     backward = backward + regathers(part.choices) * sites * gather.time_s
     # A hidden collective still takes multiprocessors from the product that hides it.
-    covered = 1.0 - np.maximum(gather.sms, reduce.sms) / net.sm_count
+    sms = np.maximum(gather.sms, reduce.sms)
+    if part.choices.tp_overlap == "bulk":
+        sms = np.minimum(sms, BULK_SMS)
+    covered = 1.0 - sms / net.sm_count
     forward, backward = forward - covered * hidden[0], backward - covered * hidden[1]
     numbers = 4.0 * part.tokens
     loss = collective_s("all_reduce", numbers, group, net)

@@ -294,8 +294,8 @@ RULES: tuple[Rule, ...] = (
     Rule("tensor", lambda job, b: (b.tp == 1) if b.choices.stack == "ddp" else True, lambda job, s: (
         f"stack ddp has no tensor parallelism, but tp = {s.tp}; use tp = 1 or stack megatron")),
     Rule("ring", lambda job, b: (
-        (b.tp == 1) if b.choices.tp_overlap == "ring" and not b.choices.sequence_parallel else True), lambda job, s: (
-        "tp_overlap ring needs sequence_parallel; turn it on or use tp_overlap async")),
+        (b.tp == 1) if b.choices.tp_overlap in ("bulk", "ring") and not b.choices.sequence_parallel else True),
+        lambda job, s: f"tp_overlap {s.tp_overlap} needs sequence_parallel; turn it on or use tp_overlap async"),
     Rule("gather", lambda job, b: (
         (b.dp * b.cp == 1) if _gathers_alone(b) else True), lambda job, s: (
         "overlap_param_gather needs overlap_grad_reduce in Megatron; turn both on or both off")),

@@ -25,7 +25,7 @@ Schedule = Literal["1f1b", "gpipe", "zb-h1", "zb-v", "dualpipe"]
 Optimizer = Literal["adamw", "adamw-bf16", "adamw-8bit", "sgd", "muon"]
 CudaGraphs = Literal["none", "partial", "full"]
 AttentionKernel = Literal["flash", "unfused"]
-TpOverlap = Literal["none", "async", "ring"]
+TpOverlap = Literal["none", "async", "bulk", "ring"]
 Dispatcher = Literal["alltoall", "allgather", "deepep", "hybridep"]
 A2aOverlap = Literal["none", "shared-expert", "1f1b"]
 ExpertGemm = Literal["grouped", "sequential", "fused"]
@@ -78,7 +78,8 @@ class Choices(Model, frozen=True):
     """Where gradients are sharded: reduce them after the last micro-batch only, holding them whole until then."""
     tp_overlap: TpOverlap = "async"
     """What tensor-parallel communication hides behind: nothing; ``async``: Megatron's, the input gradient's
-    reduction behind the weight gradient's GEMM; ``ring``: every exchange pipelined with its own GEMM."""
+    reduction behind the weight gradient's GEMM; ``bulk``: the same by Transformer Engine's kernels; ``ring``: every
+    exchange pipelined with its own GEMM."""
     dispatcher: Dispatcher = "alltoall"
     """How tokens reach their experts: ``alltoall`` sends every copy, ``allgather`` all tokens to all ranks; ``deepep``
     and ``hybridep`` send a token once to every node that holds experts of its, and fan it out there."""

@@ -92,7 +92,9 @@ def _unusual(strategy: Strategy) -> list[str]:
     words += ["hierarchical exchange"] if strategy.hierarchical else []
     words += [f"buckets of {size(strategy.bucket_bytes)}"] if strategy.bucket_bytes else []
     words += [f"schedule {strategy.schedule}"] if strategy.schedule != "1f1b" and strategy.pp > 1 else []
-    words += [f"tp overlap {strategy.tp_overlap}"] if strategy.tp_overlap == "ring" and strategy.tp > 1 else []
+    words += (
+        [f"tp overlap {strategy.tp_overlap}"] if strategy.tp_overlap in ("bulk", "ring") and strategy.tp > 1 else []
+    )
     words += _routing(strategy) if strategy.ep * strategy.etp > 1 else []
     if strategy.dp * strategy.cp > 1:
         words += [] if strategy.overlap_grad_reduce else ["gradient exchange not overlapped"]

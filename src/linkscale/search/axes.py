@@ -154,7 +154,7 @@ def _agreeing(fixed: Values) -> Callable[[Choices], Choices | None]:
         changes: dict[str, object] = {}
         if not choices.overlap_grad_reduce and choices.stack == "megatron":
             changes["overlap_param_gather"] = False
-        if not choices.sequence_parallel and choices.tp_overlap == "ring":
+        if not choices.sequence_parallel and choices.tp_overlap in ("bulk", "ring"):
             changes["tp_overlap"] = "async"
         asked = any(name in fixed and getattr(choices, name) != value for name, value in changes.items())
         return None if asked else replace(choices, **changes)
