@@ -65,7 +65,7 @@ def share(op: Experts, tokens: FloatArray, ep: Number, etp: Number, dispatcher: 
     A rank hears from ``ep * etp`` ranks; without a capacity the fullest of ``ep`` places holds back all others.
     """
     heard = tokens * (op.top_k * (op.capacity or 1.0)) * etp
-    peak = 1.0 if op.capacity else expected_peak(tokens * etp * ep, op.top_k, np.asarray(ep + 0.0 * tokens))
+    peak = expected_peak(op, tokens * etp * ep, ep + 0.0 * tokens)
     experts = op.experts / ep + 0.0 * tokens
     apart = (experts > 1.0) & (ep * etp > 1.0) & (dispatcher == "alltoall")
     return Share(tokens, heard * peak, experts, etp, np.where(apart, 1.0, 0.0))

@@ -12,7 +12,7 @@ import numpy as np
 
 from linkscale.cost.collectives import Kind, collective_s
 from linkscale.cost.dispatch import KERNEL_SMS, dispatch_s, sent_bytes
-from linkscale.cost.kernels import FloatArray, Number
+from linkscale.cost.kernels import FloatArray
 from linkscale.cost.layer import OpsCost, Slice
 from linkscale.cost.network import Network
 from linkscale.cost.routing import expected_peak
@@ -97,12 +97,9 @@ def _sent(dtype: CommDtype) -> float:
     return DTYPE_BYTES[dtype] + (SCALE_BYTES if DTYPE_BYTES[dtype] < 2.0 else 0.0)
 
 
-def _fullest(experts: Experts, part: Slice) -> Number:
+def _fullest(experts: Experts, part: Slice) -> FloatArray:
     """What the fullest rank receives over the mean: all wait for it."""
-    if experts.capacity:
-        return 1.0
-    ranks = part.ep + 0.0 * part.tp
-    return expected_peak(part.routed_tokens * part.etp * part.ep, experts.top_k, ranks)
+    return expected_peak(experts, part.routed_tokens * part.etp * part.ep, part.ep + 0.0 * part.tp)
 
 
 def _hidden(whole: Exchange, cost: OpsCost, part: Slice, net: Network) -> Exchange:

@@ -54,7 +54,7 @@ def _experts(arch: Architecture, moe: Moe) -> tuple[Op, ...]:
     width = moe.latent or arch.hidden
     experts = Experts(
         experts=moe.experts, top_k=moe.top_k, k=width, ffn=moe.hidden, gated=moe.gated, bias=moe.bias,
-        capacity=moe.capacity,
+        capacity=moe.capacity, spread=moe.spread,
     )  # fmt: skip
     if not moe.latent:
         return (experts,)

@@ -170,7 +170,8 @@ class Experts(Model, frozen=True, tag="experts"):
     """Routed experts: MLPs of which each token passes ``top_k``, run as grouped products.
 
     Parameters: ``experts * (k * ffn * (1 or 2) + ffn * k)`` and biases. FLOPs per token forward: two per parameter of
-    ``top_k`` experts. ``capacity``: tokens beyond this multiple of an expert's fair share are dropped and free places
+    ``top_k`` experts. ``spread``: standard deviation of an expert's share of the choices over the mean share (0: all
+    are equally popular). ``capacity``: tokens beyond this multiple of an expert's fair share are dropped and free places
     padded (None: dropless).
     """
 
@@ -181,6 +182,7 @@ class Experts(Model, frozen=True, tag="experts"):
     gated: bool
     bias: bool = False
     capacity: float | None = None
+    spread: float = 0.0
 
     @property
     def wide(self) -> int:

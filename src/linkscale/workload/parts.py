@@ -137,7 +137,7 @@ class Moe(Model, frozen=True, tag="moe"):
 
     ``shared``: width of the experts that every token passes, together (0: none); ``shared_gate``: one learned number
     per token scales them. ``latent``: features that experts work in, projected from and to the model's (0: the model's
-    own). ``groups``/``top_groups`` limit the groups of experts a token may choose from. ``capacity``: see
+    own). ``groups``/``top_groups`` limit the groups of experts a token may choose from. ``capacity``, ``spread``: see
     :class:`linkscale.workload.ops.Experts`.
     """
 
@@ -156,6 +156,7 @@ class Moe(Model, frozen=True, tag="moe"):
     groups: int = 1
     top_groups: int = 1
     capacity: float | None = None
+    spread: float = 0.0
 
 
 Mlp = Dense | Moe
