@@ -171,8 +171,8 @@ class Experts(Model, frozen=True, tag="experts"):
 
     Parameters: ``experts * (k * ffn * (1 or 2) + ffn * k)`` and biases. FLOPs per token forward: two per parameter of
     ``top_k`` experts. ``spread``: standard deviation of an expert's share of the choices over the mean share (0: all
-    are equally popular). ``capacity``: tokens beyond this multiple of an expert's fair share are dropped and free places
-    padded (None: dropless).
+    are equally popular). ``capacity``: tokens beyond this multiple of an expert's fair share are dropped and free
+    places padded (None: dropless).
     """
 
     experts: int
