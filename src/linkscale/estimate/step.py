@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from linkscale.cost.device import Device, device
+from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray
-from linkscale.cost.layer import Slice
-from linkscale.cost.network import Network, network
+from linkscale.cost.network import Network
 from linkscale.cost.optimizer import optimizer_s
 from linkscale.cost.waiting import expected_slowest
-from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
 from linkscale.estimate.messages import (
@@ -28,16 +25,41 @@ from linkscale.estimate.messages import (
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
-from linkscale.estimate.pipeline import bubble_s, stage_layers
+from linkscale.estimate.pipeline import StageLayers, bubble_s, stage_layers
+from linkscale.estimate.prices import Prices, Setting
 from linkscale.estimate.replicas import DpGroups, Message, StageWork, dp_groups
+from linkscale.estimate.result import BREAKDOWN_KEYS
 from linkscale.estimate.stages import Stages, stages
-from linkscale.estimate.units import Units, units
-from linkscale.plan.precision import FORMATS
+from linkscale.estimate.units import Units
 from linkscale.plan.strategy import Choices, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
-from linkscale.topology.groups import group_geometry
 from linkscale.workload.counts import Decoder
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What strategies do inside their replicas, whatever these exchange with each other; arrays over strategies.
+
+    None of it turns on sharding or gradient buckets.
+    """
+
+    unit: Units
+    n: Numbers
+    layers: StageLayers
+    stage: Stages
+    between: list[Message]
+    """Messages between stages."""
+    parts_s: dict[str, FloatArray]
+    """Seconds of a step by cause."""
+
+    @property
+    def total_s(self) -> FloatArray:
+        """Seconds of all parts: what a step takes at least, since exchange and optimizer only add to it."""
+        total = np.zeros_like(self.n.tp)
+        for seconds in self.parts_s.values():
+            total = total + seconds
+        return total
 
 
 @dataclass(frozen=True)
@@ -48,9 +70,10 @@ class BatchEstimate:
     breakdown_s: dict[str, FloatArray]
     memory: MemoryBytes
     capacity_bytes: float
-    messages: list[Message]
-    units: Units
-    numbers: Numbers
+    inside: Inside
+    exchange: list[Message]
+    choices: Choices
+    net: Network
 
     @cached_property
     def memory_bytes(self) -> FloatArray:
@@ -62,6 +85,13 @@ class BatchEstimate:
         """Whether the fullest GPU holds it."""
         return self.memory.device <= self.capacity_bytes
 
+    @cached_property
+    def messages(self) -> list[Message]:
+        """Every kind of message of the slowest stage; a search asks for none."""
+        unit, n, slowest = self.inside.unit, self.inside.n, self.inside.stage.slowest
+        inner = [*tp_messages(unit, n, slowest, self.choices, self.net), *cp_messages(unit, n, slowest)]
+        return [*inner, *ep_messages(unit, n, slowest), *self.inside.between, *self.exchange]
+
 
 def evaluate(
     decoder: Decoder, cluster: Cluster, batch: StrategyBatch, seq_len: int, global_batch: int, profile: Profile
@@ -71,47 +101,50 @@ def evaluate(
     ``step = m * slowest stage + bubble + exposed communication + optimizer + waiting``; each term's formula stands
     in the function that computes it.
     """
-    n = numbers_of(batch, global_batch)
-    choices = batch.choices
-    net = network(cluster, profile)
-    dev = device(cluster.gpu, choices, profile, cluster.host_cpu)
-    unit = _units(decoder, batch, float(seq_len), dev, cluster, profile, net)
-    further = decoder.prediction.modules * len(decoder.prediction.groups) if decoder.prediction else 0
-    layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp, further)
-    stage = stages(unit, n, layers)
-    p2p = [*pipeline_messages(unit, n, choices, net), *embedding_messages(decoder, unit, n, choices, net)]
+    return estimate_batch(Prices(Setting(decoder, cluster, seq_len, global_batch, profile), batch), batch)
+
+
+def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
+    """Estimate step time and memory of every strategy of a batch; its units come from ``prices``."""
+    setting, choices = prices.setting, batch.choices
+    net, dev = setting.net, setting.device(choices)
+    inside = inside_of(prices, batch)
+    n = inside.n
     groups = dp_groups(n, choices, net)
-    work = _first_stage(unit, n, layers.first, net)
+    work = _first_stage(inside.unit, n, inside.layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    inner = [*tp_messages(unit, n, stage.slowest, choices, net), *cp_messages(unit, n, stage.slowest)]
-    inner += ep_messages(unit, n, stage.slowest)
-    messages = [*inner, *p2p, *exchange]
-    breakdown = _breakdown(n, stage, p2p, exchange, groups, work, unit.expert_rows, cluster, dev, choices, profile)
-    memory = memory_bytes(unit, n, layers, groups, choices)
+    breakdown = _breakdown(inside, exchange, _update_s(work, groups, inside.unit.expert_rows, dev, choices))
     step = np.zeros_like(n.tp)
     for seconds in breakdown.values():
         step = step + seconds
-    return BatchEstimate(step, breakdown, memory, cluster.gpu.memory_bytes, messages, unit, n)
+    memory = memory_bytes(inside.unit, n, inside.layers, groups, choices)
+    return BatchEstimate(step, breakdown, memory, setting.cluster.gpu.memory_bytes, inside, exchange, choices, net)
 
 
-def _units(
-    decoder: Decoder, batch: StrategyBatch, seq: float, dev: Device, cluster: Cluster, profile: Profile, net: Network
-) -> Units:
-    """Price the units once per distinct (tp, cp, ep, etp, micro-batch): nothing else of a strategy touches them."""
-    choices = batch.choices
-    # The head runs in 16 bits whatever the layers run in.
-    half = msgspec.structs.replace(choices, precision="bf16") if FORMATS[choices.precision].narrow else choices
-    head_dev = device(cluster.gpu, half, profile, cluster.host_cpu)
-    columns = (batch.tp, batch.cp, batch.micro_batch, batch.ep, batch.etp)
+def memory_batch(prices: Prices, batch: StrategyBatch) -> MemoryBytes:
+    """Return the memory of every strategy of a batch alone, as ``estimate_batch`` does."""
+    n, choices = numbers_of(batch, prices.setting.global_batch), batch.choices
+    groups = dp_groups(n, choices, prices.setting.net)
+    return memory_bytes(prices.units(batch), n, _layers(prices.setting.decoder, n), groups, choices)
 
-    def price(rows: npt.NDArray[np.intp]) -> Units:
-        tp, cp, micro, ep, etp = (np.asarray(c[rows], dtype=np.float64) for c in columns)
-        part = Slice(tp, micro, seq / cp, seq, choices, ep, etp)
-        tensor = group_geometry(tp, np.ones_like(tp), net.domain_gpus)
-        return units(decoder, part, tensor, group_geometry(cp, tp, net.domain_gpus), dev, head_dev, net)
 
-    return over_distinct(price, distinct(*columns))
+def inside_of(prices: Prices, batch: StrategyBatch) -> Inside:
+    """Time what happens inside the replicas of every strategy of a batch."""
+    setting, choices = prices.setting, batch.choices
+    unit, n = prices.units(batch), numbers_of(batch, setting.global_batch)
+    layers = _layers(setting.decoder, n)
+    stage = stages(unit, n, layers)
+    between = [
+        *pipeline_messages(unit, n, choices, setting.net),
+        *embedding_messages(setting.decoder, unit, n, choices, setting.net),
+    ]
+    return Inside(unit, n, layers, stage, between, _parts(setting, n, stage, between, choices))
+
+
+def _layers(decoder: Decoder, n: Numbers) -> StageLayers:
+    further = decoder.prediction.modules * len(decoder.prediction.groups) if decoder.prediction else 0
+    return stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp, further)
 
 
 def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> StageWork:
@@ -140,25 +173,25 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
     )
 
 
-def _breakdown(
-    n: Numbers, stage: Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
-    expert_rows: float,    cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
-) -> dict[str, FloatArray]:  # fmt: skip
-    none = np.zeros_like(n.tp)
-    dp, pp = none, none
-    for message in exchange:
-        dp = dp + message.exposed_s
-    for message in p2p:
-        pp = pp + message.exposed_s
+def _update_s(work: StageWork, groups: DpGroups, expert_rows: float, dev: Device, choices: Choices) -> FloatArray:
     update = optimizer_s(work.params, groups.dense.shard.size, float(work.width), dev, choices)
     if work.routed:
         shards = groups.experts.shard.size
         update = update + optimizer_s(work.stage_expert_params, shards, expert_rows, dev, choices)
+    return np.asarray(update)
+
+
+def _parts(
+    setting: Setting, n: Numbers, stage: Stages, between: list[Message], choices: Choices
+) -> dict[str, FloatArray]:
+    pp = np.zeros_like(n.tp)
+    for message in between:
+        pp = pp + message.exposed_s
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
     others = stage.others_s, stage.others_forward_s, stage.others_wgrad_s
     idle = bubble_s(*others, n.pp, n.vpp, choices.schedule)
-    bubble = idle + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
-    wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stage.busiest_s + bubble)
+    bubble = idle + 2.0 * (n.pp - 1.0) * between[0].one.time_s * blocking(n, choices)
+    jitter = expected_slowest(setting.cluster.gpus) * setting.profile.jitter
     return {
         "compute": n.micro_batches * stage.slowest.compute_s,
         "recompute": n.micro_batches * stage.slowest.recompute_s,
@@ -166,9 +199,16 @@ def _breakdown(
         "cp": n.micro_batches * stage.slowest.cp_s,
         "ep": n.micro_batches * stage.slowest.ep_s,
         "pp": pp,
-        "dp": dp,
         "bubble": bubble,
-        "optimizer": np.asarray(update) + none,
         "input_host": n.micro_batches * stage.slowest.host_s,
-        "wait": wait,
+        "wait": jitter * (n.micro_batches * stage.busiest_s + bubble),
     }
+
+
+def _breakdown(inside: Inside, exchange: list[Message], update_s: FloatArray) -> dict[str, FloatArray]:
+    none = np.zeros_like(inside.n.tp)
+    dp = none
+    for message in exchange:
+        dp = dp + message.exposed_s
+    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + none}
+    return {key: parts[key] for key in BREAKDOWN_KEYS}

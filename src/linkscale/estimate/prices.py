@@ -1,0 +1,110 @@
+"""Prices: what strategies of one job on one cluster have in common, priced once for all that share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from linkscale.cost.device import Device, device
+from linkscale.cost.layer import Slice
+from linkscale.cost.network import Network, network
+from linkscale.estimate.batching import spread
+from linkscale.estimate.units import Units, units
+from linkscale.plan.precision import FORMATS
+from linkscale.plan.strategy import Choices, IntArray, StrategyBatch
+from linkscale.profile.values import Profile
+from linkscale.topology.cluster import Cluster
+from linkscale.topology.groups import group_geometry
+from linkscale.workload.counts import Decoder
+
+UNIT_NUMBERS = ("tp", "cp", "micro_batch", "ep", "etp")
+"""Numbers of a strategy that touch its units: one layer, the embedding, the head."""
+
+BEYOND_UNITS = (
+    "sharding", "no_sync", "overlap_grad_reduce", "overlap_param_gather", "overlap_p2p", "schedule", "param_dtype",
+    "optimizer", "compression", "hierarchical",
+)  # fmt: skip
+"""Choices that do not: they say what replicas and stages do with each other."""
+
+_DEFAULTS = Choices()
+
+
+def unit_choices(choices: Choices) -> Choices:
+    """Return the choices that units turn on, all others at their defaults."""
+    return msgspec.structs.replace(choices, **{name: getattr(_DEFAULTS, name) for name in BEYOND_UNITS})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What strategies are priced for: one job on one cluster, under one profile."""
+
+    decoder: Decoder
+    cluster: Cluster
+    seq_len: int
+    global_batch: int
+    profile: Profile
+
+    @cached_property
+    def net(self) -> Network:
+        """The achieved rates of the cluster's links."""
+        return network(self.cluster, self.profile)
+
+    def device(self, choices: Choices) -> Device:
+        """Return the achieved rates of a GPU."""
+        return device(self.cluster.gpu, choices, self.profile, self.cluster.host_cpu)
+
+
+@dataclass
+class Prices:
+    """Units of all strategies whose numbers occur in ``numbers``, one price for each distinct combination.
+
+    Nothing else of a strategy touches a unit, so that the price of a row is the same whatever else is in a batch.
+    """
+
+    setting: Setting
+    numbers: StrategyBatch
+    _priced: dict[Choices, Units] = field(default_factory=dict)
+
+    def units(self, batch: StrategyBatch) -> Units:
+        """Return the units of every strategy of a batch, whose ``UNIT_NUMBERS`` must occur in ``numbers``."""
+        choices = unit_choices(batch.choices)
+        if choices not in self._priced:
+            self._priced[choices] = self._price(choices)
+        found: Units = spread(self._priced[choices], np.searchsorted(self._known, self._keys(batch)))
+        return found
+
+    @cached_property
+    def _values(self) -> list[IntArray]:
+        return [np.unique(getattr(self.numbers, name)) for name in UNIT_NUMBERS]
+
+    @cached_property
+    def _known(self) -> IntArray:
+        return np.unique(self._keys(self.numbers))
+
+    def _keys(self, batch: StrategyBatch) -> IntArray:
+        """Return one number for each combination: the places of its numbers among the known values."""
+        key = np.zeros(len(batch), dtype=np.int64)
+        for name, values in zip(UNIT_NUMBERS, self._values, strict=True):
+            key = key * len(values) + np.searchsorted(values, getattr(batch, name))
+        return key
+
+    def _price(self, choices: Choices) -> Units:
+        setting, rest = self.setting, self._known
+        columns: dict[str, npt.NDArray[np.float64]] = {}
+        for name, values in reversed(list(zip(UNIT_NUMBERS, self._values, strict=True))):
+            rest, place = np.divmod(rest, len(values))
+            columns[name] = values[place].astype(np.float64)
+        tp, cp, domain = columns["tp"], columns["cp"], setting.net.domain_gpus
+        seq = float(setting.seq_len)
+        part = Slice(tp, columns["micro_batch"], seq / cp, seq, choices, columns["ep"], columns["etp"])
+        tensor, context = group_geometry(tp, np.ones_like(tp), domain), group_geometry(cp, tp, domain)
+        # The head runs in 16 bits whatever the layers run in.
+        narrow = FORMATS[choices.precision].narrow
+        half = msgspec.structs.replace(choices, precision="bf16") if narrow else choices
+        return units(
+            setting.decoder, part, tensor, context, setting.device(choices), setting.device(half), setting.net
+        )
