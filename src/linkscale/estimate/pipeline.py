@@ -16,6 +16,10 @@ import numpy as np
 from linkscale.cost.kernels import FloatArray
 
 
+FILLING_SCHEDULES = ("zb-h1", "zb-v", "dualpipe")
+"""Schedules that run weight gradients in what would be a bubble."""
+
+
 @dataclass(frozen=True)
 class StageLayers:
     """Layers on the first, the last and the fullest stage between them; arrays over strategies."""

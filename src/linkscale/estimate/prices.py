@@ -24,18 +24,28 @@ from linkscale.workload.counts import Decoder
 UNIT_NUMBERS = ("tp", "cp", "micro_batch", "ep", "etp")
 """Numbers of a strategy that touch its units: one layer, the embedding, the head."""
 
-BEYOND_UNITS = (
-    "sharding", "no_sync", "overlap_grad_reduce", "overlap_param_gather", "overlap_p2p", "schedule", "param_dtype",
-    "optimizer", "compression", "hierarchical",
+BETWEEN_REPLICAS = (
+    "sharding", "no_sync", "overlap_grad_reduce", "overlap_param_gather", "param_dtype", "optimizer", "compression",
+    "hierarchical",
 )  # fmt: skip
-"""Choices that do not: they say what replicas and stages do with each other."""
+"""Choices about what replicas exchange, keep and update: nothing inside a replica takes longer or shorter by them."""
+
+BETWEEN_STAGES = ("schedule", "overlap_p2p")
+"""Choices about how stages work together: nothing inside a stage takes longer or shorter by them."""
 
 _DEFAULTS = Choices()
 
 
+def inside_choices(choices: Choices) -> Choices:
+    """Return the choices that the inside of a replica turns on, all others at their defaults."""
+    return msgspec.structs.replace(choices, **{name: getattr(_DEFAULTS, name) for name in BETWEEN_REPLICAS})
+
+
 def unit_choices(choices: Choices) -> Choices:
     """Return the choices that units turn on, all others at their defaults."""
-    return msgspec.structs.replace(choices, **{name: getattr(_DEFAULTS, name) for name in BEYOND_UNITS})
+    return msgspec.structs.replace(
+        inside_choices(choices), **{name: getattr(_DEFAULTS, name) for name in BETWEEN_STAGES}
+    )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,13 +26,13 @@ from linkscale.estimate.messages import (
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
-from linkscale.estimate.pipeline import StageLayers, bubble_s, stage_layers
-from linkscale.estimate.prices import Prices, Setting
+from linkscale.estimate.pipeline import FILLING_SCHEDULES, StageLayers, bubble_s, stage_layers
+from linkscale.estimate.prices import Prices, Setting, inside_choices
 from linkscale.estimate.replicas import DpGroups, Message, StageWork, dp_groups
 from linkscale.estimate.result import BREAKDOWN_KEYS
 from linkscale.estimate.stages import Stages, stages
 from linkscale.estimate.units import Units
-from linkscale.plan.strategy import Choices, StrategyBatch
+from linkscale.plan.strategy import Choices, Schedule, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.counts import Decoder
@@ -53,13 +54,31 @@ class Inside:
     parts_s: dict[str, FloatArray]
     """Seconds of a step by cause."""
 
+    schedule: Schedule
+
     @property
     def total_s(self) -> FloatArray:
         """Seconds of all parts: what a step takes at least, since exchange and optimizer only add to it."""
-        total = np.zeros_like(self.n.tp)
-        for seconds in self.parts_s.values():
-            total = total + seconds
-        return total
+        return _sum(self.n, self.parts_s.values())
+
+    @property
+    def least_s(self) -> FloatArray:
+        """Seconds of a step at least, whatever more is recomputed.
+
+        More recomputation makes no stage faster, and so neither the slowest nor the sum of all others. A schedule that
+        fills bubbles with weight gradients may come to have more of them to fill with, as another stage becomes the
+        slowest: there the bubble, and with it the wait, counts for nothing.
+        """
+        if self.schedule in FILLING_SCHEDULES:
+            return _sum(self.n, (s for name, s in self.parts_s.items() if name not in ("bubble", "wait")))
+        return self.total_s
+
+
+def _sum(n: Numbers, parts: Iterable[FloatArray]) -> FloatArray:
+    total = np.zeros_like(n.tp)
+    for seconds in parts:
+        total = total + seconds
+    return total
 
 
 @dataclass(frozen=True)
@@ -115,9 +134,7 @@ def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
     breakdown = _breakdown(inside, exchange, _update_s(work, groups, inside.unit.expert_rows, dev, choices))
-    step = np.zeros_like(n.tp)
-    for seconds in breakdown.values():
-        step = step + seconds
+    step = _sum(n, breakdown.values())
     memory = memory_bytes(inside.unit, n, inside.layers, groups, choices)
     return BatchEstimate(step, breakdown, memory, setting.cluster.gpu.memory_bytes, inside, exchange, choices, net)
 
@@ -131,7 +148,7 @@ def memory_batch(prices: Prices, batch: StrategyBatch) -> MemoryBytes:
 
 def inside_of(prices: Prices, batch: StrategyBatch) -> Inside:
     """Time what happens inside the replicas of every strategy of a batch."""
-    setting, choices = prices.setting, batch.choices
+    setting, choices = prices.setting, inside_choices(batch.choices)
     unit, n = prices.units(batch), numbers_of(batch, setting.global_batch)
     layers = _layers(setting.decoder, n)
     stage = stages(unit, n, layers)
@@ -139,7 +156,7 @@ def inside_of(prices: Prices, batch: StrategyBatch) -> Inside:
         *pipeline_messages(unit, n, choices, setting.net),
         *embedding_messages(setting.decoder, unit, n, choices, setting.net),
     ]
-    return Inside(unit, n, layers, stage, between, _parts(setting, n, stage, between, choices))
+    return Inside(unit, n, layers, stage, between, _parts(setting, n, stage, between, choices), choices.schedule)
 
 
 def _layers(decoder: Decoder, n: Numbers) -> StageLayers:
@@ -184,9 +201,7 @@ def _update_s(work: StageWork, groups: DpGroups, expert_rows: float, dev: Device
 def _parts(
     setting: Setting, n: Numbers, stage: Stages, between: list[Message], choices: Choices
 ) -> dict[str, FloatArray]:
-    pp = np.zeros_like(n.tp)
-    for message in between:
-        pp = pp + message.exposed_s
+    pp = _sum(n, (message.exposed_s for message in between))
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
     others = stage.others_s, stage.others_forward_s, stage.others_wgrad_s
     idle = bubble_s(*others, n.pp, n.vpp, choices.schedule)
@@ -206,9 +221,6 @@ def _parts(
 
 
 def _breakdown(inside: Inside, exchange: list[Message], update_s: FloatArray) -> dict[str, FloatArray]:
-    none = np.zeros_like(inside.n.tp)
-    dp = none
-    for message in exchange:
-        dp = dp + message.exposed_s
-    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + none}
+    dp = _sum(inside.n, (message.exposed_s for message in exchange))
+    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + np.zeros_like(dp)}
     return {key: parts[key] for key in BREAKDOWN_KEYS}

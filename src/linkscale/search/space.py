@@ -23,6 +23,7 @@ from linkscale.search.job import Job
 
 Columns = dict[str, IntArray]
 BoolArray = npt.NDArray[np.bool_]
+IndexArray = npt.NDArray[np.intp]
 
 INERT: dict[str, tuple[str, ...]] = {
     "tp": ("sequence_parallel", "tp_overlap"),
@@ -41,23 +42,74 @@ LEAST_DEMANDING = Choices(sequence_parallel=False, sharding="none", recompute="n
 
 @dataclass(frozen=True)
 class Group:
-    """Legal strategies of one combination of choices on a number of GPUs."""
+    """Legal strategies of one combination of choices on a number of GPUs.
+
+    ``stem``: of every strategy, the row of its region that it completes.
+    """
 
     gpus: int
     batch: StrategyBatch
+    stem: IndexArray
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def take(self, index: IndexArray | BoolArray | slice) -> Group:
+        """Return the group of the given rows."""
+        return Group(self.gpus, self.batch.take(index), self.stem[index])
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a space on one number of GPUs: its stems, and the choices that complete them.
+
+    A stem has the numbers that every strategy has; the layers recomputed, the ranks of a shard and the bucket of a
+    strategy are up to its choices.
+    """
+
+    job: Job
+    axes: Axes
+    gpus: int
+    stems: Columns
+    _first: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.stems["tp"])
+
+    def lightest(self, choices: Choices) -> StrategyBatch:
+        """Return every stem under some choices with as little recomputed as the axes allow, whether legal or not."""
+        partly = [layers for layers in self.axes.recompute_layers if layers > 0]
+        rest = {"recompute_layers": 0, "shard_domain": 1, "bucket_bytes": 0}
+        if choices.recompute == "full" and partly:
+            rest["recompute_layers"] = min(partly)
+        return StrategyBatch(choices, **self.stems, **{n: np.full(len(self), v) for n, v in rest.items()})
+
+    def group(self, place: int, keep: BoolArray | None = None) -> Group | None:
+        """Complete the stems (those to keep) by the ``place``-th combination of choices; None where nothing is legal."""
+        choices = self.axes.choices[place]
+        stems = {**self.stems, _STEM: np.arange(len(self))}
+        columns = _complete(choices, self.axes, stems if keep is None else _where(stems, keep), self.job)
+        stem = columns.pop(_STEM)
+        batch = StrategyBatch(choices, **columns)
+        legal = self._first[place][_situation(batch)]
+        legal &= legal_mask(self.job.arch, self.gpus, batch, self.job.seq_len, self.job.global_batch)
+        return Group(self.gpus, batch.take(legal), stem[legal]) if legal.any() else None
+
+
+_STEM = "stem"
+
+
+def regions(job: Job, axes: Axes) -> Iterator[Region]:
+    """Yield the space by numbers of GPUs."""
+    first = _first_of_kind(axes.choices)
+    for gpus in axes.gpus:
+        yield Region(job, axes, gpus, _geometry(axes, gpus, job), first)
 
 
 def groups(job: Job, axes: Axes) -> Iterator[Group]:
     """Yield the space combination by combination; empty ones are left out."""
-    kinds = _first_of_kind(axes.choices)
-    for gpus in axes.gpus:
-        geometry = _geometry(axes, gpus, job)
-        for choices, first in zip(axes.choices, kinds, strict=True):
-            batch = StrategyBatch(choices, **_complete(choices, axes, geometry, job))
-            keep = first[_situation(batch)]
-            keep &= legal_mask(job.arch, gpus, batch, job.seq_len, job.global_batch)
-            if keep.any():
-                yield Group(gpus, batch.take(keep))
+    found = (region.group(place) for region in regions(job, axes) for place in range(len(axes.choices)))
+    return (group for group in found if group is not None)
 
 
 def size(axes: Axes) -> int:
