@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from linkscale.cost.device import Device, device
 from linkscale.cost.layer import Slice
 from linkscale.cost.network import Network, network
 from linkscale.estimate.batching import spread
-from linkscale.estimate.units import Units, units
+from linkscale.estimate.units import Exchanges, Units, units
 from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Choices, IntArray, StrategyBatch
 from linkscale.profile.values import Profile
@@ -68,6 +69,10 @@ class Setting:
         return device(self.cluster.gpu, choices, self.profile, self.cluster.host_cpu)
 
 
+def _unit_numbers(batch: StrategyBatch) -> dict[str, IntArray]:
+    return {name: getattr(batch, name) for name in UNIT_NUMBERS}
+
+
 @dataclass
 class Prices:
     """Units of all strategies whose numbers occur in ``numbers``, one price for each distinct combination.
@@ -76,33 +81,51 @@ class Prices:
     """
 
     setting: Setting
-    numbers: StrategyBatch
-    _priced: dict[Choices, Units] = field(default_factory=dict)
+    numbers: Mapping[str, IntArray]
+    """Columns of ``UNIT_NUMBERS``, others beside them or not."""
+    _priced: dict[Choices, tuple[Units, Exchanges]] = field(default_factory=dict)
+
+    @classmethod
+    def of_batch(cls, setting: Setting, batch: StrategyBatch) -> Prices:
+        """Return the prices that the strategies of a batch need."""
+        return cls(setting, _unit_numbers(batch))
 
     def units(self, batch: StrategyBatch) -> Units:
         """Return the units of every strategy of a batch, whose ``UNIT_NUMBERS`` must occur in ``numbers``."""
-        choices = unit_choices(batch.choices)
-        if choices not in self._priced:
-            self._priced[choices] = self._price(choices)
-        found: Units = spread(self._priced[choices], np.searchsorted(self._known, self._keys(batch)))
+        found: Units = spread(self._table(batch.choices)[0], self._rows(batch))
         return found
+
+    def exchanges(self, batch: StrategyBatch) -> Exchanges:
+        """Return the exchanges inside a layer of every strategy of a batch, likewise."""
+        found: Exchanges = spread(self._table(batch.choices)[1], self._rows(batch))
+        return found
+
+    def _table(self, choices: Choices) -> tuple[Units, Exchanges]:
+        """Return what is priced under some choices, one row for each combination of numbers."""
+        seen = unit_choices(choices)
+        if seen not in self._priced:
+            self._priced[seen] = self._price(seen)
+        return self._priced[seen]
+
+    def _rows(self, batch: StrategyBatch) -> npt.NDArray[np.intp]:
+        return np.searchsorted(self._known, self._keys(_unit_numbers(batch)))
 
     @cached_property
     def _values(self) -> list[IntArray]:
-        return [np.unique(getattr(self.numbers, name)) for name in UNIT_NUMBERS]
+        return [np.unique(self.numbers[name]) for name in UNIT_NUMBERS]
 
     @cached_property
     def _known(self) -> IntArray:
         return np.unique(self._keys(self.numbers))
 
-    def _keys(self, batch: StrategyBatch) -> IntArray:
+    def _keys(self, numbers: Mapping[str, IntArray]) -> IntArray:
         """Return one number for each combination: the places of its numbers among the known values."""
-        key = np.zeros(len(batch), dtype=np.int64)
+        key = np.zeros(len(numbers["tp"]), dtype=np.int64)
         for name, values in zip(UNIT_NUMBERS, self._values, strict=True):
-            key = key * len(values) + np.searchsorted(values, getattr(batch, name))
+            key = key * len(values) + np.searchsorted(values, numbers[name])
         return key
 
-    def _price(self, choices: Choices) -> Units:
+    def _price(self, choices: Choices) -> tuple[Units, Exchanges]:
         setting, rest = self.setting, self._known
         columns: dict[str, npt.NDArray[np.float64]] = {}
         for name, values in reversed(list(zip(UNIT_NUMBERS, self._values, strict=True))):
@@ -115,6 +138,4 @@ class Prices:
         # The head runs in 16 bits whatever the layers run in.
         narrow = FORMATS[choices.precision].narrow
         half = msgspec.structs.replace(choices, precision="bf16") if narrow else choices
-        return units(
-            setting.decoder, part, tensor, context, setting.device(choices), setting.device(half), setting.net
-        )
+        return units(setting.decoder, part, tensor, context, setting.device(choices), setting.device(half), setting.net)

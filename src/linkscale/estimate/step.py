@@ -31,7 +31,7 @@ from linkscale.estimate.prices import Prices, Setting, inside_choices
 from linkscale.estimate.replicas import DpGroups, Message, StageWork, dp_groups
 from linkscale.estimate.result import BREAKDOWN_KEYS
 from linkscale.estimate.stages import Stages, stages
-from linkscale.estimate.units import Units
+from linkscale.estimate.units import Exchanges, Units
 from linkscale.plan.strategy import Choices, Schedule, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
@@ -91,8 +91,8 @@ class BatchEstimate:
     capacity_bytes: float
     inside: Inside
     exchange: list[Message]
-    choices: Choices
-    net: Network
+    prices: Prices
+    batch: StrategyBatch
 
     @cached_property
     def memory_bytes(self) -> FloatArray:
@@ -104,12 +104,24 @@ class BatchEstimate:
         """Whether the fullest GPU holds it."""
         return self.memory.device <= self.capacity_bytes
 
+    @property
+    def units(self) -> Units:
+        """What a layer, the embedding and the head cost."""
+        return self.inside.unit
+
+    @cached_property
+    def within(self) -> Exchanges:
+        """What is exchanged inside a layer, call by call."""
+        return self.prices.exchanges(self.batch)
+
     @cached_property
     def messages(self) -> list[Message]:
         """Every kind of message of the slowest stage; a search asks for none."""
         unit, n, slowest = self.inside.unit, self.inside.n, self.inside.stage.slowest
-        inner = [*tp_messages(unit, n, slowest, self.choices, self.net), *cp_messages(unit, n, slowest)]
-        return [*inner, *ep_messages(unit, n, slowest), *self.inside.between, *self.exchange]
+        within = self.within
+        inner = tp_messages(within.tensor, unit, n, slowest, self.batch.choices, self.prices.setting.net)
+        inner += cp_messages(within.context, unit, n, slowest)
+        return [*inner, *ep_messages(within.routing, unit, n, slowest), *self.inside.between, *self.exchange]
 
 
 def evaluate(
@@ -120,7 +132,7 @@ def evaluate(
     ``step = m * slowest stage + bubble + exposed communication + optimizer + waiting``; each term's formula stands
     in the function that computes it.
     """
-    return estimate_batch(Prices(Setting(decoder, cluster, seq_len, global_batch, profile), batch), batch)
+    return estimate_batch(Prices.of_batch(Setting(decoder, cluster, seq_len, global_batch, profile), batch), batch)
 
 
 def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
@@ -136,7 +148,7 @@ def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
     breakdown = _breakdown(inside, exchange, _update_s(work, groups, inside.unit.expert_rows, dev, choices))
     step = _sum(n, breakdown.values())
     memory = memory_bytes(inside.unit, n, inside.layers, groups, choices)
-    return BatchEstimate(step, breakdown, memory, setting.cluster.gpu.memory_bytes, inside, exchange, choices, net)
+    return BatchEstimate(step, breakdown, memory, setting.cluster.gpu.memory_bytes, inside, exchange, prices, batch)
 
 
 def memory_batch(prices: Prices, batch: StrategyBatch) -> MemoryBytes:
@@ -172,7 +184,7 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
     backward = layer.backward_s + share * layer.recompute_s + layer.late_backward(share)
     # Tensor-parallel exchanges inside a domain leave the NICs free meanwhile; across domains they hold them.
     inside = np.where(n.tp > net.domain_gpus, 0.0, 1.0)
-    hidden = (1.0 - inside) * unit.exchange.hidden_s
+    hidden = (1.0 - inside) * unit.tp_hidden_s
     return StageWork(
         layers=layers,
         width=unit.width,

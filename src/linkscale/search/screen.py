@@ -1,7 +1,7 @@
 """Screening: step time and memory of the strategies of a space, in batches, through ``estimate_batch``.
 
-Memory is computed first, since it is cheap; the step of those only that may change what is kept (``bounds.py``). What is
-kept is the same as if every step were computed.
+Memory is computed first, since it is cheap; the step of those only that may change what is kept (``bounds.py``). What
+is kept is the same as if every step were computed.
 """
 
 from __future__ import annotations
@@ -94,17 +94,14 @@ def screen(
     )  # fmt: skip
 
 
-def find(
-    job: Job, cluster: Cluster, axes: Axes, profile: Profile, *, max_memory_bytes: float | None = None
-) -> Found:
+def find(job: Job, cluster: Cluster, axes: Axes, profile: Profile, *, max_memory_bytes: float | None = None) -> Found:
     """Return the best strategy of the space as ``screen`` does, and build no strategy whose stem cannot be as fast."""
     kept = Kept(_limit(cluster, max_memory_bytes), Leaders(1), {}, False)
-    for region in regions(job, axes):
+    for region in (region for region in regions(job, axes) if len(region)):
         bounds = _bounds(region, cluster, profile)
         for place, choices in enumerate(axes.choices):
             least_s = bounds.of_stems(choices)
-            in_time = kept.in_time(least_s)
-            group = region.group(place, in_time) if in_time.any() else None
+            group = region.group(place, kept.in_time(least_s))
             for part in chunks(group, CHUNK_ROWS) if group else ():
                 _look(part, bounds, least_s[part.stem], kept)
     best = kept.fast.first
@@ -130,7 +127,7 @@ def _bounds(region: Region, cluster: Cluster, profile: Profile) -> Bounds:
     job = region.job
     here = on_gpus(cluster, region.gpus)
     setting = Setting(decoder(job.arch), here, job.seq_len, job.global_batch, profile)
-    return Bounds(Prices(setting, region.lightest(region.axes.choices[0])), region)
+    return Bounds(Prices(setting, region.stems), region)
 
 
 def _look(group: Group, bounds: Bounds, least_s: FloatArray | None, kept: Kept) -> tuple[int, int]:

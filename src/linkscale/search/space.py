@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from linkscale.plan.legality import legal_mask
 from linkscale.plan.strategy import ROUTING, Choices, IntArray, StrategyBatch
@@ -85,7 +86,7 @@ class Region:
         return StrategyBatch(choices, **self.stems, **{n: np.full(len(self), v) for n, v in rest.items()})
 
     def group(self, place: int, keep: BoolArray | None = None) -> Group | None:
-        """Complete the stems (those to keep) by the ``place``-th combination of choices; None where nothing is legal."""
+        """Complete the stems (those to keep) by the ``place``-th combination of choices; None if nothing is legal."""
         choices = self.axes.choices[place]
         stems = {**self.stems, _STEM: np.arange(len(self))}
         columns = _complete(choices, self.axes, stems if keep is None else _where(stems, keep), self.job)
@@ -196,18 +197,21 @@ def _situation(batch: StrategyBatch) -> IntArray:
 def _first_of_kind(combinations: tuple[Choices, ...]) -> BoolArray:
     """Return (combinations, situations): whether no earlier combination means the same in that situation."""
     first = np.zeros((len(combinations), 1 << len(INERT)), dtype=bool)
+    rows = [astuple(_alone(choices)) for choices in combinations]
     for situation in range(first.shape[1]):
-        seen: set[Choices] = set()
-        for row, choices in enumerate(combinations):
-            kind = _without_inert(choices, situation)
+        inert = {name for bit, fields in enumerate(INERT.values()) if situation >> bit & 1 for name in fields}
+        places = [place for place, name in enumerate(Choices.__struct_fields__) if name not in inert]
+        said, seen = itemgetter(*places), set()
+        for row, values in enumerate(rows):
+            kind = said(values)
             first[row, situation] = kind not in seen
             seen.add(kind)
     return first
 
 
-def _without_inert(choices: Choices, situation: int) -> Choices:
-    """Set every field that does nothing in a situation to its default."""
-    names = [name for bit, fields in enumerate(INERT.values()) if situation >> bit & 1 for name in fields]
+def _alone(choices: Choices) -> Choices:
+    """Set every field that does nothing beside the others to its default."""
+    names = []
     if choices.sharding == "none":
         names.append("overlap_param_gather")
     if choices.sharding in ("none", "zero1"):

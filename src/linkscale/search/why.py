@@ -20,7 +20,6 @@ from linkscale.search.fitting import enlarged, freed, shortage
 from linkscale.search.keep import Candidate
 from linkscale.search.question import Question, describe
 from linkscale.search.result import Departure, Difference, MemoryPart, PlanEntry, Why
-from linkscale.search.screen import Found
 
 Fields = Mapping[str, Any]
 
