@@ -18,7 +18,7 @@ from linkscale.estimate import Estimate, estimate_step
 from linkscale.plan.defaults import FIELDS, check_count, check_field, complete
 from linkscale.plan.legality import check
 from linkscale.plan.precision import check_precision
-from linkscale.plan.stated import parse_stated
+from linkscale.plan.stated import check_varied, parse_stated, parse_varied
 from linkscale.plan.strategy import ROUTING, Precision, Strategy
 from linkscale.topology import parse_cluster
 from linkscale.topology.cluster import Cluster
@@ -32,6 +32,8 @@ Model = Architecture | str | Path
 Progress = Callable[[int, int], None]
 Layout = Mapping[str, Any] | str
 """Fields of a strategy: a mapping, or text like ``tp=4,pp=8``."""
+Varied = Mapping[str, Sequence[Any]] | str | Sequence[str]
+"""Values of fields of a strategy: a mapping, or texts like ``schedule=1f1b,zb-v``."""
 
 
 @dataclass(frozen=True)
@@ -126,35 +128,52 @@ def plan(
     model: Model, cluster: Cluster | str, *, global_batch: int, seq_len: int, top: int = 10,
     max_memory_bytes: float | None = None, gpus: tuple[int, ...] = (), profile: Profile | None = None,
     progress: Progress | None = None, scaleup: str | None = None, scaleout: str | None = None,
-    catalog: str | Path | None = None, why: Layout | Sequence[Layout] = (), **fields: Any,
+    catalog: str | Path | None = None, why: Layout | Sequence[Layout] = (), vary: Varied = (), **fields: Any,
 ) -> PlanResult:  # fmt: skip
     """Return the fastest strategies that fit, and the reasons; ``fields`` of a strategy given here are held fixed.
 
-    Every layout in ``why`` is answered: why a strategy with those fields is not the best.
+    A field in ``vary`` is searched over the values given there. Every layout in ``why`` is answered: why a strategy
+    with those fields is not the best.
 
     Raises NothingFits when no strategy fits, InputError when none can run.
     """
     asked = job(model, cluster, global_batch=global_batch, seq_len=seq_len, scaleup=scaleup, scaleout=scaleout,
                 catalog=catalog)  # fmt: skip
     return search(asked, fields, top=top, max_memory_bytes=max_memory_bytes, gpus=gpus, profile=profile,
-                  progress=progress, why=why)  # fmt: skip
+                  progress=progress, why=why, vary=vary)  # fmt: skip
 
 
 def search(
     asked: Job, fields: Mapping[str, Any], *, top: int = 10, max_memory_bytes: float | None = None,
     gpus: tuple[int, ...] = (), profile: Profile | None = None, progress: Progress | None = None,
-    why: Layout | Sequence[Layout] = (),
+    why: Layout | Sequence[Layout] = (), vary: Varied = (),
 ) -> PlanResult:  # fmt: skip
-    """Return the plans of a job with some fields of the strategy fixed."""
+    """Return the plans of a job with some fields of the strategy fixed, others searched over given values."""
     from linkscale.search import Constraints, search_plans
 
     for name, value in fields.items():
         check_field(name, value)
     for count in gpus:
         check_count("gpus", count)
-    constraints = Constraints(**fields, max_memory_bytes=max_memory_bytes, gpus=tuple(gpus))
+    constraints = Constraints(**fields, max_memory_bytes=max_memory_bytes, gpus=tuple(gpus),
+                              vary=_varied(vary, fields))  # fmt: skip
     return search_plans(asked.model, asked.cluster, asked.seq_len, asked.global_batch, constraints, top=top,
                         progress=progress, profile=profile, why=_layouts(why))  # fmt: skip
+
+
+def _varied(given: Varied, fixed: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Return the values of every field that is varied, checked."""
+    texts = [given] if isinstance(given, str) else given
+    found: dict[str, tuple[Any, ...]] = {}
+    try:
+        pairs = list(texts.items()) if isinstance(texts, Mapping) else [parse_varied(text) for text in texts]
+        for name, values in pairs:
+            if name in found or name in fixed:
+                raise InputError(f"{name} is given twice; fix it, or list all its values once")
+            found[name] = check_varied(name, values)
+    except InputError as error:
+        raise InputError(f"vary: {error}") from None
+    return found
 
 
 def _layouts(why: Layout | Sequence[Layout]) -> list[dict[str, Any]]:

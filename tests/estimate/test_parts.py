@@ -34,10 +34,10 @@ def test_full_recomputation_repeats_the_exchanges_of_forward(sequence_parallel: 
 def test_a_hidden_exchange_takes_multiprocessors_from_what_hides_it() -> None:
     """Of a long product's cover the share of the multiprocessors that NCCL holds is lost."""
     layout = {"tp": 8, "dp": 2, "sequence_parallel": False, "micro_batch": 4}
-    none, some = (estimate(64, **layout, tp_overlap=kind).units for kind in ("none", "async"))
-    hidden = none.layer.tp.backward_s[0] - some.layer.tp.backward_s[0]
-    held = some.exchange.reduce.sms[0] / 108
-    assert hidden == pytest.approx((1 - held) * some.exchange.hidden_s[0])
+    none, some = (estimate(64, **layout, tp_overlap=kind) for kind in ("none", "async"))
+    hidden = none.units.layer.tp.backward_s[0] - some.units.layer.tp.backward_s[0]
+    held = some.within.tensor.reduce.sms[0] / 108
+    assert hidden == pytest.approx((1 - held) * some.units.tp_hidden_s[0])
     assert 0 < held < 1
 
 

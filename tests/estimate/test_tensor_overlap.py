@@ -39,10 +39,12 @@ def test_async_hides_some_of_backward_and_nothing_of_forward(sequence_parallel: 
 
 
 def test_bulk_hides_what_async_does_on_fewer_multiprocessors() -> None:
-    bulk, async_ = (estimate(16, **LAYOUT, tp_overlap=kind).units for kind in ("bulk", "async"))
-    assert bulk.exchange.hidden_s[0] == async_.exchange.hidden_s[0]
+    found = [estimate(16, **LAYOUT, tp_overlap=kind) for kind in ("bulk", "async")]
+    bulk, async_ = (one.units for one in found)
+    tensor = found[0].within.tensor
+    assert bulk.tp_hidden_s[0] == async_.tp_hidden_s[0]
     assert bulk.layer.tp.forward_s[0] == async_.layer.tp.forward_s[0]
-    assert float(max(bulk.exchange.gather.sms[0], bulk.exchange.reduce.sms[0])) > BULK_SMS
+    assert float(max(tensor.gather.sms[0], tensor.reduce.sms[0])) > BULK_SMS
     assert bulk.layer.tp.backward_s[0] < async_.layer.tp.backward_s[0]
 
 

@@ -36,7 +36,8 @@ def test_plans_are_ranked_fit_and_equal_to_their_own_estimate(result: PlanResult
 def test_the_space_adds_up(result: PlanResult) -> None:
     space = result.space
     assert space.legal == space.evaluated + space.pruned
-    assert 0 < space.fit <= space.evaluated
+    assert 0 < space.fit <= space.legal
+    assert 0 < space.evaluated < space.legal
     assert space.axes["tp"] == [1, 2, 4, 8]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import numpy as np
@@ -53,7 +54,8 @@ def test_the_best_is_the_brute_force_best(global_batch: int) -> None:
 def test_the_answer_does_not_depend_on_the_size_of_batches() -> None:
     whole = screen(job(), cluster(), axes(*MIXED), PROFILE, top=20)
     parts = screen(job(), cluster(), axes(*MIXED), PROFILE, top=20, chunk_rows=7)
-    assert whole == parts
+    # How many steps are computed does: what a batch brings tells what the next may leave out.
+    assert dataclasses.replace(parts, evaluated=whole.evaluated) == whole
 
 
 def test_a_memory_limit_is_kept_and_costs_time() -> None:

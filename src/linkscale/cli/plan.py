@@ -53,6 +53,10 @@ def plan(
         list[str] | None,
         typer.Option("--why", metavar="FIELDS", help="Say why not this layout, as tp=4,pp=8; may be repeated."),
     ] = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option("--vary", metavar="FIELD=VALUES", help="Search these values, as schedule=1f1b,zb-v; repeatable."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Save the best plan as YAML.")
     ] = None,
@@ -65,7 +69,7 @@ def plan(
 ) -> None:
     """Find the fastest strategies that fit, and say why they are.
 
-    Options that name a field of the strategy hold it fixed; all others are searched.
+    Options that name a field of the strategy hold it fixed; --vary lists the values of one; all others are searched.
     """
     from linkscale import api
     from linkscale.base.errors import InputError
@@ -79,7 +83,7 @@ def plan(
                     catalog=catalog)  # fmt: skip
     with progress("searching") as advance:
         found = api.search(asked, stated, top=top, max_memory_bytes=limit, gpus=tuple(gpus or ()), progress=advance,
-                           why=why or ())  # fmt: skip
+                           why=why or (), vary=vary or ())  # fmt: skip
     if output is not None:
         _save(output, found, asked, {"model": model, "cluster": cluster, "scaleup": scaleup, "scaleout": scaleout})
     _print(asked, found, as_json=as_json)

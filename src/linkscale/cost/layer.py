@@ -297,7 +297,10 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
         return time, (5.0 if op.dropout else 2.0) * batch_heads * part.queries * part.seq
     # A ring computes on one peer's tokens at a time; gathered or traded keys are met all at once.
     lengths = part.queries if part.choices.cp_comm == "p2p" else np.full_like(part.queries, part.seq)
-    rate = dev.clock * np.array([attention_rate(dev.attention, float(n), op.qk_dim, op.causal) for n in lengths])
+    # A batch has few lengths: a curve is read once for each.
+    distinct, place = np.unique(lengths, return_inverse=True)
+    rates = np.array([attention_rate(dev.attention, float(n), op.qk_dim, op.causal) for n in distinct])
+    rate = dev.clock * rates[place]
     # A causal mask halves the scores; a window leaves `keys` a query but for the first ones.
     share = op.keys(part.seq, causal=True) / keys if op.causal else 1.0
     time = fused_attention_s(

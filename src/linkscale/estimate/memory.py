@@ -82,7 +82,7 @@ def _stage(
     chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule)
     kept = _kept_bytes(unit, n, count, chunks, choices)
     # One layer's working set: its gradient and the recomputed activations are live together.
-    buffers = unit.exchange.size_bytes * 2.0
+    buffers = unit.boundary_bytes * 2.0
     return MemoryBytes(
         weights=np.asarray(state.weights + routed.weights), gradients=np.asarray(state.gradients + routed.gradients),
         optimizer=np.asarray(state.optimizer + routed.optimizer), activations=kept, logits=head * unit.logits_bytes,

@@ -16,7 +16,7 @@ from linkscale.estimate.calls import Exchange
 from linkscale.estimate.numbers import Numbers
 from linkscale.estimate.replicas import Message
 from linkscale.estimate.stages import Stage
-from linkscale.estimate.tensor_parallel import LOSS_SUMS, unrepeated
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, unrepeated
 from linkscale.estimate.units import Exposed, Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
@@ -32,7 +32,7 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     with it (interleaved schedules only) warm-up and cool-down still do, pp - 1 times each way.
     """
     scattered = choices.sequence_parallel or choices.stack == "megatron"
-    size = unit.exchange.size_bytes / (n.tp if scattered else 1.0)
+    size = unit.boundary_bytes / (n.tp if scattered else 1.0)
     # Stages wait for the slowest link between any two: that over a domain's border, where they span several.
     apart = n.tp * n.cp * n.dp
     apart = np.where(n.pp * apart > net.domain_gpus, np.maximum(apart, net.domain_gpus), apart)
@@ -45,7 +45,7 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     if choices.sequence_parallel or not scattered:
         return [sent]
     tensor = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    whole = unit.exchange.size_bytes
+    whole = unit.boundary_bytes
     again = collective_s("all_gather", whole, tensor, net)
     return [sent, Message("pp", "scattered boundary", "all_gather", whole, count, again, tensor, waited * again.time_s)]
 
@@ -83,11 +83,12 @@ def norm_message(n: Numbers, net: Network) -> Message:
     return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
 
 
-def tp_messages(unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Network) -> list[Message]:
+def tp_messages(
+    exchange: TpExchange, unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Network
+) -> list[Message]:
     """The exchanges of the slowest stage, embedding's and head's included; together they expose the breakdown's tp."""
-    exchange = unit.exchange
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    forward, repeated, ended, kept = _tp_calls(unit, n, stage, choices)
+    forward, repeated, ended, kept = _tp_calls(exchange.sites, unit, n, stage, choices)
     loss = stage.head * LOSS_SUMS * exchange.loss.time_s
     sums = Message(
         "tp", "loss", "all_reduce", exchange.loss_bytes, n.micro_batches * stage.head * LOSS_SUMS, exchange.loss, group,
@@ -108,15 +109,15 @@ def tp_messages(unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Ne
     return [*_shared(rows, n.micro_batches * (stage.tp_s - loss)), sums]
 
 
-def _tp_calls(unit: Units, n: Numbers, stage: Stage, choices: Choices) -> tuple[FloatArray, ...]:
+def _tp_calls(sites: float, unit: Units, n: Numbers, stage: Stage, choices: Choices) -> tuple[FloatArray, ...]:
     """Exchanges per micro-batch: of one direction, repeated by recomputation, left out of it, of inputs again."""
-    exchange, halves = unit.exchange, stage.embedding + stage.head
+    halves = stage.embedding + stage.head
     again = np.where(unit.layer.tp.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
     # Embedding and head are one pair together: without sequence parallelism one exchange, with it two, each way.
-    forward = stage.layers * exchange.sites + halves / 2.0
-    inputs = stage.layers * exchange.sites + stage.head
+    forward = stage.layers * sites + halves / 2.0
+    inputs = stage.layers * sites + stage.head
     repeated = again * stage.layers
-    return forward, repeated * exchange.sites, repeated * unrepeated(choices), regathers(choices) * inputs
+    return forward, repeated * sites, repeated * unrepeated(choices), regathers(choices) * inputs
 
 
 def _shared(rows: list[Message], exposed_s: FloatArray) -> list[Message]:
@@ -127,14 +128,14 @@ def _shared(rows: list[Message], exposed_s: FloatArray) -> list[Message]:
     return [replace(row, exposed_s=exposed_s * (row.time_s / total)) for row in rows]
 
 
-def cp_messages(unit: Units, n: Numbers, stage: Stage) -> list[Message]:
+def cp_messages(exchange: Exchange, unit: Units, n: Numbers, stage: Stage) -> list[Message]:
     """Exchanges between context-parallel ranks on the slowest stage."""
-    return _inside("cp", unit.context, unit.layer.cp, stage.cp_s, n, stage)
+    return _inside("cp", exchange, unit.layer.cp, stage.cp_s, n, stage)
 
 
-def ep_messages(unit: Units, n: Numbers, stage: Stage) -> list[Message]:
+def ep_messages(exchange: Exchange, unit: Units, n: Numbers, stage: Stage) -> list[Message]:
     """Exchanges of tokens with their experts on the slowest stage."""
-    return _inside("ep", unit.routing, unit.layer.ep, stage.ep_s, n, stage)
+    return _inside("ep", exchange, unit.layer.ep, stage.ep_s, n, stage)
 
 
 def _inside(

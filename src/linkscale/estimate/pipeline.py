@@ -15,6 +15,9 @@ import numpy as np
 
 from linkscale.cost.kernels import FloatArray
 
+FILLING_SCHEDULES = ("zb-h1", "zb-v", "dualpipe")
+"""Schedules that run weight gradients in what would be a bubble."""
+
 
 @dataclass(frozen=True)
 class StageLayers:

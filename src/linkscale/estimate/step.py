@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from linkscale.cost.device import Device, device
+from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray
-from linkscale.cost.layer import Slice
-from linkscale.cost.network import Network, network
+from linkscale.cost.network import Network
 from linkscale.cost.optimizer import optimizer_s
 from linkscale.cost.waiting import expected_slowest
-from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.data_parallel import dp_messages
 from linkscale.estimate.memory import MemoryBytes, memory_bytes
 from linkscale.estimate.messages import (
@@ -28,16 +26,59 @@ from linkscale.estimate.messages import (
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
-from linkscale.estimate.pipeline import bubble_s, stage_layers
+from linkscale.estimate.pipeline import FILLING_SCHEDULES, StageLayers, bubble_s, stage_layers
+from linkscale.estimate.prices import Prices, Setting, inside_choices
 from linkscale.estimate.replicas import DpGroups, Message, StageWork, dp_groups
+from linkscale.estimate.result import BREAKDOWN_KEYS
 from linkscale.estimate.stages import Stages, stages
-from linkscale.estimate.units import Units, units
-from linkscale.plan.precision import FORMATS
-from linkscale.plan.strategy import Choices, StrategyBatch
+from linkscale.estimate.units import Exchanges, Units
+from linkscale.plan.strategy import Choices, Schedule, StrategyBatch
 from linkscale.profile.values import Profile
 from linkscale.topology.cluster import Cluster
-from linkscale.topology.groups import group_geometry
 from linkscale.workload.counts import Decoder
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What strategies do inside their replicas, whatever these exchange with each other; arrays over strategies.
+
+    None of it turns on sharding or gradient buckets.
+    """
+
+    unit: Units
+    n: Numbers
+    layers: StageLayers
+    stage: Stages
+    between: list[Message]
+    """Messages between stages."""
+    parts_s: dict[str, FloatArray]
+    """Seconds of a step by cause."""
+
+    schedule: Schedule
+
+    @property
+    def total_s(self) -> FloatArray:
+        """Seconds of all parts: what a step takes at least, since exchange and optimizer only add to it."""
+        return _sum(self.n, self.parts_s.values())
+
+    @property
+    def least_s(self) -> FloatArray:
+        """Seconds of a step at least, whatever more is recomputed.
+
+        More recomputation makes no stage faster, and so neither the slowest nor the sum of all others. A schedule that
+        fills bubbles with weight gradients may come to have more of them to fill with, as another stage becomes the
+        slowest: there the bubble, and with it the wait, counts for nothing.
+        """
+        if self.schedule in FILLING_SCHEDULES:
+            return _sum(self.n, (s for name, s in self.parts_s.items() if name not in ("bubble", "wait")))
+        return self.total_s
+
+
+def _sum(n: Numbers, parts: Iterable[FloatArray]) -> FloatArray:
+    total = np.zeros_like(n.tp)
+    for seconds in parts:
+        total = total + seconds
+    return total
 
 
 @dataclass(frozen=True)
@@ -48,9 +89,10 @@ class BatchEstimate:
     breakdown_s: dict[str, FloatArray]
     memory: MemoryBytes
     capacity_bytes: float
-    messages: list[Message]
-    units: Units
-    numbers: Numbers
+    inside: Inside
+    exchange: list[Message]
+    prices: Prices
+    batch: StrategyBatch
 
     @cached_property
     def memory_bytes(self) -> FloatArray:
@@ -62,6 +104,25 @@ class BatchEstimate:
         """Whether the fullest GPU holds it."""
         return self.memory.device <= self.capacity_bytes
 
+    @property
+    def units(self) -> Units:
+        """What a layer, the embedding and the head cost."""
+        return self.inside.unit
+
+    @cached_property
+    def within(self) -> Exchanges:
+        """What is exchanged inside a layer, call by call."""
+        return self.prices.exchanges(self.batch)
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        """Every kind of message of the slowest stage; a search asks for none."""
+        unit, n, slowest = self.inside.unit, self.inside.n, self.inside.stage.slowest
+        within = self.within
+        inner = tp_messages(within.tensor, unit, n, slowest, self.batch.choices, self.prices.setting.net)
+        inner += cp_messages(within.context, unit, n, slowest)
+        return [*inner, *ep_messages(within.routing, unit, n, slowest), *self.inside.between, *self.exchange]
+
 
 def evaluate(
     decoder: Decoder, cluster: Cluster, batch: StrategyBatch, seq_len: int, global_batch: int, profile: Profile
@@ -71,47 +132,48 @@ def evaluate(
     ``step = m * slowest stage + bubble + exposed communication + optimizer + waiting``; each term's formula stands
     in the function that computes it.
     """
-    n = numbers_of(batch, global_batch)
-    choices = batch.choices
-    net = network(cluster, profile)
-    dev = device(cluster.gpu, choices, profile, cluster.host_cpu)
-    unit = _units(decoder, batch, float(seq_len), dev, cluster, profile, net)
-    further = decoder.prediction.modules * len(decoder.prediction.groups) if decoder.prediction else 0
-    layers = stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp, further)
-    stage = stages(unit, n, layers)
-    p2p = [*pipeline_messages(unit, n, choices, net), *embedding_messages(decoder, unit, n, choices, net)]
+    return estimate_batch(Prices.of_batch(Setting(decoder, cluster, seq_len, global_batch, profile), batch), batch)
+
+
+def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
+    """Estimate step time and memory of every strategy of a batch; its units come from ``prices``."""
+    setting, choices = prices.setting, batch.choices
+    net, dev = setting.net, setting.device(choices)
+    inside = inside_of(prices, batch)
+    n = inside.n
     groups = dp_groups(n, choices, net)
-    work = _first_stage(unit, n, layers.first, net)
+    work = _first_stage(inside.unit, n, inside.layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    inner = [*tp_messages(unit, n, stage.slowest, choices, net), *cp_messages(unit, n, stage.slowest)]
-    inner += ep_messages(unit, n, stage.slowest)
-    messages = [*inner, *p2p, *exchange]
-    breakdown = _breakdown(n, stage, p2p, exchange, groups, work, unit.expert_rows, cluster, dev, choices, profile)
-    memory = memory_bytes(unit, n, layers, groups, choices)
-    step = np.zeros_like(n.tp)
-    for seconds in breakdown.values():
-        step = step + seconds
-    return BatchEstimate(step, breakdown, memory, cluster.gpu.memory_bytes, messages, unit, n)
+    breakdown = _breakdown(inside, exchange, _update_s(work, groups, inside.unit.expert_rows, dev, choices))
+    step = _sum(n, breakdown.values())
+    memory = memory_bytes(inside.unit, n, inside.layers, groups, choices)
+    return BatchEstimate(step, breakdown, memory, setting.cluster.gpu.memory_bytes, inside, exchange, prices, batch)
 
 
-def _units(
-    decoder: Decoder, batch: StrategyBatch, seq: float, dev: Device, cluster: Cluster, profile: Profile, net: Network
-) -> Units:
-    """Price the units once per distinct (tp, cp, ep, etp, micro-batch): nothing else of a strategy touches them."""
-    choices = batch.choices
-    # The head runs in 16 bits whatever the layers run in.
-    half = msgspec.structs.replace(choices, precision="bf16") if FORMATS[choices.precision].narrow else choices
-    head_dev = device(cluster.gpu, half, profile, cluster.host_cpu)
-    columns = (batch.tp, batch.cp, batch.micro_batch, batch.ep, batch.etp)
+def memory_batch(prices: Prices, batch: StrategyBatch) -> MemoryBytes:
+    """Return the memory of every strategy of a batch alone, as ``estimate_batch`` does."""
+    n, choices = numbers_of(batch, prices.setting.global_batch), batch.choices
+    groups = dp_groups(n, choices, prices.setting.net)
+    return memory_bytes(prices.units(batch), n, _layers(prices.setting.decoder, n), groups, choices)
 
-    def price(rows: npt.NDArray[np.intp]) -> Units:
-        tp, cp, micro, ep, etp = (np.asarray(c[rows], dtype=np.float64) for c in columns)
-        part = Slice(tp, micro, seq / cp, seq, choices, ep, etp)
-        tensor = group_geometry(tp, np.ones_like(tp), net.domain_gpus)
-        return units(decoder, part, tensor, group_geometry(cp, tp, net.domain_gpus), dev, head_dev, net)
 
-    return over_distinct(price, distinct(*columns))
+def inside_of(prices: Prices, batch: StrategyBatch) -> Inside:
+    """Time what happens inside the replicas of every strategy of a batch."""
+    setting, choices = prices.setting, inside_choices(batch.choices)
+    unit, n = prices.units(batch), numbers_of(batch, setting.global_batch)
+    layers = _layers(setting.decoder, n)
+    stage = stages(unit, n, layers)
+    between = [
+        *pipeline_messages(unit, n, choices, setting.net),
+        *embedding_messages(setting.decoder, unit, n, choices, setting.net),
+    ]
+    return Inside(unit, n, layers, stage, between, _parts(setting, n, stage, between, choices), choices.schedule)
+
+
+def _layers(decoder: Decoder, n: Numbers) -> StageLayers:
+    further = decoder.prediction.modules * len(decoder.prediction.groups) if decoder.prediction else 0
+    return stage_layers(sum(g.count for g in decoder.groups), n.pp, n.vpp, further)
 
 
 def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> StageWork:
@@ -122,7 +184,7 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
     backward = layer.backward_s + share * layer.recompute_s + layer.late_backward(share)
     # Tensor-parallel exchanges inside a domain leave the NICs free meanwhile; across domains they hold them.
     inside = np.where(n.tp > net.domain_gpus, 0.0, 1.0)
-    hidden = (1.0 - inside) * unit.exchange.hidden_s
+    hidden = (1.0 - inside) * unit.tp_hidden_s
     return StageWork(
         layers=layers,
         width=unit.width,
@@ -140,25 +202,23 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
     )
 
 
-def _breakdown(
-    n: Numbers, stage: Stages, p2p: list[Message], exchange: list[Message], groups: DpGroups, work: StageWork,
-    expert_rows: float,    cluster: Cluster, dev: Device, choices: Choices, profile: Profile,
-) -> dict[str, FloatArray]:  # fmt: skip
-    none = np.zeros_like(n.tp)
-    dp, pp = none, none
-    for message in exchange:
-        dp = dp + message.exposed_s
-    for message in p2p:
-        pp = pp + message.exposed_s
+def _update_s(work: StageWork, groups: DpGroups, expert_rows: float, dev: Device, choices: Choices) -> FloatArray:
     update = optimizer_s(work.params, groups.dense.shard.size, float(work.width), dev, choices)
     if work.routed:
         shards = groups.experts.shard.size
         update = update + optimizer_s(work.stage_expert_params, shards, expert_rows, dev, choices)
+    return np.asarray(update)
+
+
+def _parts(
+    setting: Setting, n: Numbers, stage: Stages, between: list[Message], choices: Choices
+) -> dict[str, FloatArray]:
+    pp = _sum(n, (message.exposed_s for message in between))
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
     others = stage.others_s, stage.others_forward_s, stage.others_wgrad_s
     idle = bubble_s(*others, n.pp, n.vpp, choices.schedule)
-    bubble = idle + 2.0 * (n.pp - 1.0) * p2p[0].one.time_s * blocking(n, choices)
-    wait = expected_slowest(cluster.gpus) * profile.jitter * (n.micro_batches * stage.busiest_s + bubble)
+    bubble = idle + 2.0 * (n.pp - 1.0) * between[0].one.time_s * blocking(n, choices)
+    jitter = expected_slowest(setting.cluster.gpus) * setting.profile.jitter
     return {
         "compute": n.micro_batches * stage.slowest.compute_s,
         "recompute": n.micro_batches * stage.slowest.recompute_s,
@@ -166,9 +226,13 @@ def _breakdown(
         "cp": n.micro_batches * stage.slowest.cp_s,
         "ep": n.micro_batches * stage.slowest.ep_s,
         "pp": pp,
-        "dp": dp,
         "bubble": bubble,
-        "optimizer": np.asarray(update) + none,
         "input_host": n.micro_batches * stage.slowest.host_s,
-        "wait": wait,
+        "wait": jitter * (n.micro_batches * stage.busiest_s + bubble),
     }
+
+
+def _breakdown(inside: Inside, exchange: list[Message], update_s: FloatArray) -> dict[str, FloatArray]:
+    dp = _sum(inside.n, (message.exposed_s for message in exchange))
+    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + np.zeros_like(dp)}
+    return {key: parts[key] for key in BREAKDOWN_KEYS}

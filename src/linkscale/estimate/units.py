@@ -86,15 +86,25 @@ class UnitTime:
 
 
 @dataclass(frozen=True)
+class Exchanges:
+    """Exchanges inside a layer, call by call: what messages are told from, and no step needs."""
+
+    tensor: TpExchange
+    context: Exchange
+    routing: Exchange
+
+
+@dataclass(frozen=True)
 class Units:
     """Units of a decoder under a cut, per micro-batch; parameters are those of one tensor-parallel rank."""
 
     layer: UnitTime
     embedding: UnitTime
     head: UnitTime
-    exchange: TpExchange
-    context: Exchange
-    routing: Exchange
+    boundary_bytes: FloatArray
+    """What passes from layer to layer, all of it."""
+    tp_hidden_s: FloatArray
+    """Seconds of a layer's tensor-parallel exchanges that are hidden."""
     width: int
     layer_params: FloatArray
     """Parameters of a layer but for routed experts."""
@@ -124,7 +134,7 @@ class Units:
 def units(
     decoder: Decoder, part: Slice, tensor: GroupGeometry, context: GroupGeometry, dev: Device, head_dev: Device,
     net: Network,
-) -> Units:  # fmt: skip
+) -> tuple[Units, Exchanges]:  # fmt: skip
     """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
     total, stack = float(sum(g.count for g in decoder.groups)), part.choices.stack
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
@@ -142,13 +152,12 @@ def units(
     params = [local_params(g.ops, part.tp, stack) for g in decoder.groups]
     embedding = ops_cost(decoder.embeddings, part, dev)
     modules = decoder.prediction.modules if decoder.prediction else 0
-    return Units(
+    priced = Units(
         layer=_mean_time(weights, times),
         embedding=_edge_time(embedding, part, exchange, dev, embedding=True),
         head=_head_time(decoder, part, exchange, dev, head_dev),
-        exchange=exchange,
-        context=mean_exchange(weights, contexts),
-        routing=mean_exchange(weights, routings),
+        boundary_bytes=exchange.size_bytes,
+        tp_hidden_s=exchange.hidden_s,
         width=hidden,
         layer_params=_mean(weights, params),
         expert_rows=float(min((min(op.k, op.ffn) for op in routed), default=0)),
@@ -163,6 +172,7 @@ def units(
         checkpoint_bytes=checkpoint_bytes(part, hidden),
         logits_bytes=(1.0 + modules) * logits_bytes(part, decoder.head),
     )
+    return priced, Exchanges(exchange, mean_exchange(weights, contexts), mean_exchange(weights, routings))
 
 
 def _mean(weights: list[float], values: list[FloatArray]) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from linkscale.base.errors import InputError
@@ -36,13 +36,43 @@ def parse_stated(text: str) -> dict[str, Any]:
     return fields
 
 
+def parse_varied(text: str) -> tuple[str, tuple[Any, ...]]:
+    """Return the field that text names and the values it may take, each checked on its own.
+
+    >>> parse_varied("schedule=1f1b,zb-v"), parse_varied("sp=on,off")
+    (('schedule', ('1f1b', 'zb-v')), ('sequence_parallel', (True, False)))
+    """
+    if len(text) > _LONGEST:
+        raise InputError(f"{text[:40]!r}… has {len(text)} characters; write for example schedule=1f1b,zb-v")
+    name, equals, rest = (piece.strip() for piece in text.partition("="))
+    values = [value.strip() for value in rest.split(",")]
+    if not (name and equals and all(values)):
+        raise InputError(f"{text!r} is not FIELD=VALUE,VALUE; write for example schedule=1f1b,zb-v")
+    field = _field(name)
+    return field, check_varied(field, [_value(field, value) for value in values])
+
+
+def check_varied(field: str, values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the values that a field may take, once each; raise InputError where one is not right for it."""
+    found = tuple(dict.fromkeys(values))
+    for value in found:
+        check_field(field, value)
+    if not found:
+        raise InputError(f"{field}: no value given to vary it over")
+    return found
+
+
+def _field(name: str) -> str:
+    field = name.replace("-", "_")
+    return SPELLINGS.get(field, field)
+
+
 def _pairs(text: str) -> Iterator[tuple[str, object]]:
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value):
             raise InputError(f"{part.strip()!r} is not FIELD=VALUE; write for example tp=4,pp=8")
-        field = name.replace("-", "_")
-        field = SPELLINGS.get(field, field)
+        field = _field(name)
         yield field, _value(field, value)
 
 

@@ -205,8 +205,8 @@ class StrategyBatch:
         numbers: dict[str, Any] = {name: int(getattr(self, name)[index]) for name in NUMBERS}
         return Strategy(**msgspec.structs.asdict(self.choices), **numbers)
 
-    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> StrategyBatch:
-        """Return the batch of the given rows (an index or boolean mask)."""
+    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_] | slice) -> StrategyBatch:
+        """Return the batch of the given rows (an index, a mask, or a slice, which copies nothing)."""
         return StrategyBatch(self.choices, **{name: getattr(self, name)[index] for name in NUMBERS})
 
 

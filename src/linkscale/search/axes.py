@@ -16,7 +16,7 @@ from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 from linkscale.plan.defaults import default_choices
 from linkscale.plan.legality import OUTER_LAYERS
-from linkscale.plan.strategy import DEFAULT_MODULES, ROUTING, Choices, Stack, repeated_modules
+from linkscale.plan.strategy import DEFAULT_MODULES, ROUTING, Choices, Precision, Stack, repeated_modules
 from linkscale.search.constraints import CHOICES, Constraints
 from linkscale.search.job import Job
 from linkscale.topology.cluster import Cluster
@@ -112,7 +112,7 @@ def divisors(number: int) -> tuple[int, ...]:
 
 def default_axes(job: Job, cluster: Cluster, constraints: Constraints) -> Axes:
     """Return the axes that ``plan`` searches: small, and holding every setting that is ever the best known."""
-    stacks = (constraints.stack,) if constraints.stack else PLANNED_STACKS
+    stacks = (constraints.stack,) if constraints.stack else constraints.vary.get("stack", PLANNED_STACKS)
     routed = bool(job.arch.routed())
     values = {
         stack: {**DEFAULT_CHOICES[stack], **(EXPERT_CHOICES.get(stack, {}) if routed else {})} for stack in stacks
@@ -130,11 +130,12 @@ def wide_axes(job: Job, cluster: Cluster, constraints: Constraints) -> Axes:
 
 def _combine(stack: Stack, values: Values, cluster: Cluster, constraints: Constraints) -> list[Choices]:
     """Multiply the values of one stack's choices; a field that is fixed has that one value."""
-    precision = constraints.precision or ("bf16" if cluster.gpu.peak_flops_per_s.get("bf16") else "fp16")
+    precision: Precision = constraints.precision or ("bf16" if cluster.gpu.peak_flops_per_s.get("bf16") else "fp16")
     fixed = {name: (value,) for name, value in constraints.fixed().items() if name in CHOICES}
-    axes = {**values, **fixed, "stack": (stack,)}
+    varied = {name: found for name, found in constraints.vary.items() if name in CHOICES}
+    axes = {**values, "precision": (precision,), **varied, **fixed, "stack": (stack,)}
     rows = (dict(zip(axes, row, strict=True)) for row in product(*axes.values()))
-    combinations = (replace(default_choices(stack, precision), **row) for row in rows)
+    combinations = (replace(default_choices(stack, row["precision"]), **row) for row in rows)
     agreeing = (c for c in map(_agreeing(fixed), combinations) if c is not None and _holds(c, constraints))
     return list(dict.fromkeys(agreeing))
 
@@ -170,27 +171,32 @@ def _axes(combinations: tuple[Choices, ...], job: Job, cluster: Cluster, constra
         raise InputError(f"gpus = {most}, but cluster {cluster.name!r} has {cluster.gpus}; ask for at most that")
     ways = sorted({d for count in counts for d in divisors(count)})
     layers, domain = job.arch.layers, cluster.scaleup.domain_gpus
+
+    def numbers(name: str, free: Iterable[int]) -> tuple[int, ...]:
+        value = getattr(constraints, name)
+        return tuple(sorted(constraints.vary.get(name, free))) if value is None else (value,)
+
     # Tensor parallelism stays inside the fast domain unless it is asked for: the time of its many exchanges over a
     # network is what an estimate knows least. Small domains may leave it up to 8, or large models fit nowhere.
     tensor_limit = max(8, domain)
     domains = [d for d in ways if min(8, domain) <= d < most]
-    pipelines = _fixed(constraints.pp, (d for d in ways if d <= layers))
-    tensor = _fixed(constraints.tp, (d for d in ways if d <= tensor_limit))
+    pipelines = numbers("pp", (d for d in ways if d <= layers))
+    tensor = numbers("tp", (d for d in ways if d <= tensor_limit))
     return Axes(
         choices=combinations,
         gpus=counts,
         tp=tensor,
         pp=pipelines,
-        vpp=_fixed(constraints.vpp, _interleavings(layers, pipelines)),
-        cp=_fixed(constraints.cp, (d for d in ways if d == 1 or d <= job.seq_len // CONTEXT_TOKENS)),
-        micro_batch=_fixed(constraints.micro_batch, (d for d in divisors(job.global_batch) if d <= 16)),
-        recompute_layers=_fixed(constraints.recompute_layers, (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)),
-        shard_domain=_fixed(constraints.shard_domain, domains),
-        bucket_bytes=_fixed(constraints.bucket_bytes, (0,)),
-        ep=_fixed(constraints.ep, _expert_ranks(job, ways)),
+        vpp=numbers("vpp", _interleavings(layers, pipelines)),
+        cp=numbers("cp", (d for d in ways if d == 1 or d <= job.seq_len // CONTEXT_TOKENS)),
+        micro_batch=numbers("micro_batch", (d for d in divisors(job.global_batch) if d <= 16)),
+        recompute_layers=numbers("recompute_layers", (0, 1, 2, 3, 4, 6, 8, 12, 16, 24)),
+        shard_domain=numbers("shard_domain", domains),
+        bucket_bytes=numbers("bucket_bytes", (0,)),
+        ep=numbers("ep", _expert_ranks(job, ways)),
         # Experts are left whole, or cut as the rest is.
-        etp=_fixed(constraints.etp, sorted({1, *tensor}) if job.arch.routed() else (1,)),
-        dp=() if constraints.dp is None else (constraints.dp,),
+        etp=numbers("etp", sorted({1, *tensor}) if job.arch.routed() else (1,)),
+        dp=numbers("dp", ()),
     )
 
 
@@ -204,7 +210,3 @@ def _interleavings(layers: int, pipelines: tuple[int, ...]) -> list[int]:
     """Return the virtual stages that share out the layers, embedding, loss and a prediction module counting as some."""
     chunks = {chunk for spare in range(OUTER_LAYERS + 1) for chunk in divisors(layers + spare)}
     return sorted({1, *(c // pp for pp in pipelines for c in chunks if pp > 1 and c % pp == 0)})
-
-
-def _fixed(value: int | None, free: Iterable[int]) -> tuple[int, ...]:
-    return tuple(free) if value is None else (value,)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 from linkscale.plan.strategy import (
@@ -33,7 +37,9 @@ LEAST_MEMORY_BYTES = 1e6
 
 
 class Constraints(Model, frozen=True):
-    """Fields of a strategy that are fixed (None: free), and limits.
+    """Fields of a strategy that are fixed (None: free), the values that others may take, and limits.
+
+    ``vary`` lists values by field, in place of those that are searched by default; a field that is fixed has one.
 
     ``max_memory_bytes`` is of one GPU, on top of its capacity. ``gpus`` lists GPU counts to try (empty: the whole
     cluster); each count uses the first so many GPUs.
@@ -80,6 +86,7 @@ class Constraints(Model, frozen=True):
 
     max_memory_bytes: float | None = None
     gpus: tuple[int, ...] = ()
+    vary: dict[str, tuple[Any, ...]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():

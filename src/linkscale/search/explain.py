@@ -41,7 +41,7 @@ def _upgrades(question: Question, step_s: float) -> tuple[Upgrade, ...]:
     """Search again on every changed cluster, largest gain first."""
     rows = []
     for label, change in upgrades(question.cluster).items():
-        best = question.on(change(question.cluster)).screen().best
+        best = question.on(change(question.cluster)).find().best
         if best is not None:
             rows.append(Upgrade(change=label, step_s=best.step_s, gain=1.0 - best.step_s / step_s))
     return tuple(sorted(rows, key=lambda row: -row.gain))
@@ -64,17 +64,17 @@ def _lifted(question: Question, screened: Screened) -> Iterator[tuple[str, Candi
     yield f"memory of {question.limit_bytes / 1e9:.4g} GB per GPU", screened.free
     cluster, job = question.cluster, question.job
     if cluster.scaleup.kind != "none" and cluster.scaleup.domain_gpus < cluster.gpus:
-        wider = question.on(larger_domain(cluster)).screen().best
+        wider = question.on(larger_domain(cluster)).find().best
         yield f"scale-up domain of {cluster.scaleup.domain_gpus} GPUs", wider
     yield from _other_depth(question)
-    doubled = replace(question, job=replace(job, global_batch=2 * job.global_batch)).screen().best
+    doubled = replace(question, job=replace(job, global_batch=2 * job.global_batch)).find().best
     yield f"global batch of {job.global_batch} sequences", doubled and _scaled(doubled, 0.5)
 
 
 def _unfixed(question: Question) -> Iterator[tuple[str, Candidate | None]]:
     """Yield the best strategy without each field that was fixed."""
     for name, value in question.constraints.fixed().items():
-        yield f"{name} = {value} as asked", question.fixing(**{name: None}).screen().best
+        yield f"{name} = {value} as asked", question.fixing(**{name: None}).find().best
 
 
 def _other_depth(question: Question) -> Iterator[tuple[str, Candidate | None]]:
@@ -84,7 +84,7 @@ def _other_depth(question: Question) -> Iterator[tuple[str, Candidate | None]]:
     if even == arch.layers or arch.layers < EVEN_LAYERS:
         return
     deeper = replace(question.job, arch=arch.with_layers(even))
-    found = replace(question, job=deeper).screen().best
+    found = replace(question, job=deeper).find().best
     yield f"division of {arch.layers} layers into stages", found and _scaled(found, arch.layers / even)
 
 

@@ -21,7 +21,7 @@ def shortage(short_bytes: float) -> str:
 def freed(question: Question, names: Iterable[str]) -> str:
     """Free one fixed field at a time until something fits; empty where none helps."""
     for name in names:
-        found = question.fixing(**{name: None}).screen().best
+        found = question.fixing(**{name: None}).find().best
         if found is not None:
             return f"without {name} = {getattr(question.constraints, name)} it fits ({describe(found.strategy)})"
     return ""
@@ -33,7 +33,7 @@ def enlarged(question: Question, factors: Sequence[int]) -> str:
         cluster = more_gpus(question.cluster, factor)
         if cluster.scaleout.kind == "none" and cluster.gpus > cluster.scaleup.domain_gpus:
             return "no more GPUs can join without a network; use GPUs with more memory, or give --scaleout"
-        found = question.on(cluster).fixing(gpus=(cluster.gpus,)).screen().best
+        found = question.on(cluster).fixing(gpus=(cluster.gpus,)).find().best
         if found is not None:
             return f"{cluster.gpus} such GPUs fit it ({describe(found.strategy)})"
     most = question.cluster.gpus * factors[-1]

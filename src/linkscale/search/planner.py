@@ -83,7 +83,7 @@ def _nothing(question: Question, screened: Screened) -> InputError | NothingFits
     short = lean.memory_bytes - question.limit_bytes
     way_out = freed(question, question.constraints.fixed()) or enlarged(question.fixing(dp=None), LARGER_CLUSTERS)
     return NothingFits(
-        f"nothing fits in {question.limit_bytes / 1e9:.1f} GB per GPU: the leanest of {screened.evaluated:,} "
+        f"nothing fits in {question.limit_bytes / 1e9:.1f} GB per GPU: the leanest of {screened.legal:,} "
         f"strategies ({describe(lean.strategy)}) needs {lean.memory_bytes / 1e9:.1f} GB, {shortage(short)} "
         f"too much; {way_out}"
     )

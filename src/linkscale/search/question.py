@@ -12,7 +12,7 @@ from linkscale.profile import Profile
 from linkscale.search.axes import Axes, default_axes
 from linkscale.search.constraints import Constraints
 from linkscale.search.job import Job
-from linkscale.search.screen import Progress, Screened, on_gpus, screen
+from linkscale.search.screen import Found, Progress, Screened, find, on_gpus, screen
 from linkscale.topology.cluster import Cluster
 
 
@@ -36,10 +36,15 @@ class Question:
         return default_axes(self.job, self.cluster, self.constraints)
 
     def screen(self, top: int = 1, progress: Progress | None = None) -> Screened:
-        """Evaluate the whole space."""
+        """Look at the whole space."""
         limit = self.constraints.max_memory_bytes
         return screen(self.job, self.cluster, self.axes(), self.profile,
                       max_memory_bytes=limit, top=top, progress=progress)  # fmt: skip
+
+    def find(self) -> Found:
+        """Look for the best strategy alone."""
+        limit = self.constraints.max_memory_bytes
+        return find(self.job, self.cluster, self.axes(), self.profile, max_memory_bytes=limit)
 
     def estimate(self, strategy: Strategy) -> Estimate:
         """Return the full estimate of one strategy."""

@@ -19,9 +19,10 @@ class PlanEntry(Model, frozen=True):
 class Space(Model, frozen=True):
     """What was looked at.
 
-    ``legal``: distinct legal strategies within the axes and the constraints; ``evaluated``: those whose step time and
-    memory were computed; ``pruned``: legal ones left out without computing them; ``fit``: evaluated ones within the
-    memory limit. ``seconds`` is wall time, the only field that differs from run to run.
+    ``legal``: distinct legal strategies within the axes and the constraints, the memory of each computed; ``fit``:
+    those within the memory limit; ``evaluated``: those whose step time was computed too; ``pruned``: the others, whose
+    step time is bounded from below and so kept out. ``seconds`` is wall time, the only field that differs from run to
+    run.
     """
 
     legal: int

@@ -1,4 +1,8 @@
-"""Screening: step time and memory of every strategy of a space, in batches, through ``estimate.evaluate``."""
+"""Screening: step time and memory of the strategies of a space, in batches, through ``estimate_batch``.
+
+Memory is computed first, since it is cheap; the step of those only that may change what is kept (``bounds.py``). What
+is kept is the same as if every step were computed.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,17 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from linkscale.estimate import evaluate
-from linkscale.plan.strategy import NUMBERS, StrategyBatch
+from linkscale.estimate.prices import Prices, Setting
+from linkscale.estimate.step import estimate_batch, memory_batch
+from linkscale.plan.strategy import StrategyBatch
 from linkscale.profile import Profile
 from linkscale.search.axes import Axes
+from linkscale.search.bounds import Bounds
 from linkscale.search.job import Job
-from linkscale.search.keep import Candidate, Evaluated, Front, Leaders
-from linkscale.search.space import groups, size
+from linkscale.search.keep import Candidate, Evaluated, Front, Kept, Leaders
+from linkscale.search.pareto import FloatArray
+from linkscale.search.space import Group, Region, regions, size
 from linkscale.topology.cluster import Cluster
 from linkscale.workload.counts import decoder
 
@@ -30,8 +36,10 @@ CHUNK_ROWS = 16_384
 class Screened:
     """What a screening kept.
 
-    ``fast``: fastest that fit; ``free``: fastest whatever they need; ``lean``: least memory, fitting or not;
-    ``fronts``: by number of GPUs, those that no other one of that number beats in step time and memory.
+    ``legal``: strategies whose memory was computed, all there are; ``fit``: those of them within the limit;
+    ``evaluated``: those whose step time was computed as well. ``fast``: fastest that fit; ``free``: fastest whatever
+    they need; ``lean``: least memory, fitting or not; ``fronts``: by number of GPUs, those that no other one of that
+    number beats in step time and memory.
     """
 
     legal: int
@@ -48,37 +56,56 @@ class Screened:
         return self.fast[0] if self.fast else None
 
 
+@dataclass(frozen=True)
+class Found:
+    """The fastest strategy that fits, and the fastest whatever it needs; ``lean``: the leanest where none fits."""
+
+    best: Candidate | None
+    free: Candidate | None
+    lean: Candidate | None
+
+
 def screen(
     job: Job, cluster: Cluster, axes: Axes, profile: Profile, *,
     max_memory_bytes: float | None = None, top: int = 1, progress: Progress | None = None,
-    chunk_rows: int = CHUNK_ROWS,
+    chunk_rows: int = CHUNK_ROWS, prune: bool = True,
 ) -> Screened:  # fmt: skip
-    """Evaluate every strategy of the space; keep the ``top`` fastest that fit and the Pareto front.
+    """Look at every strategy of the space; keep the ``top`` fastest that fit and the Pareto front.
 
-    A strategy fits when the estimate says so and it needs at most ``max_memory_bytes``.
+    A strategy fits when the estimate says so and it needs at most ``max_memory_bytes``. Without ``prune`` the step of
+    every strategy is computed, to the same answer.
     """
-    layers = decoder(job.arch)
-    limit = np.inf if max_memory_bytes is None else max_memory_bytes
-    fast, free, lean, fronts = Leaders(top), Leaders(1), Leaders(1), {count: Front() for count in axes.gpus}
-    legal = fit = 0
-    for done, group in enumerate(groups(job, axes), 1):
-        here = on_gpus(cluster, group.gpus)
-        for batch in chunks(group.batch, chunk_rows):
-            result = evaluate(layers, here, batch, job.seq_len, job.global_batch, profile)
-            every = Evaluated(batch, result.step_s, result.memory_bytes)
-            fitting = _take(every, result.fits & (result.memory_bytes <= limit))
-            free.offer(every, every.step_s, every.memory_bytes)
-            lean.offer(every, every.memory_bytes, every.step_s)
-            fast.offer(fitting, fitting.step_s, fitting.memory_bytes)
-            fronts[group.gpus].offer(fitting)
-            legal += len(batch)
-            fit += len(fitting)
-        if progress is not None:
-            progress(done, size(axes))
+    kept = Kept(_limit(cluster, max_memory_bytes), Leaders(top), {count: Front() for count in axes.gpus}, True)
+    legal = evaluated = fit = done = 0
+    for region in regions(job, axes):
+        bounds = _bounds(region, cluster, profile)
+        for place, choices in enumerate(axes.choices):
+            group = region.group(place)
+            for part in chunks(group, chunk_rows) if group else ():
+                least_s = bounds.of_stems(choices)[part.stem] if prune else None
+                looked = _look(part, bounds, least_s, kept)
+                legal, evaluated, fit = legal + len(part), evaluated + looked[0], fit + looked[1]
+            done += 1
+            if progress is not None:
+                progress(done, size(axes))
     return Screened(
-        legal=legal, evaluated=legal, fit=fit, fast=tuple(fast.candidates), free=_first(free), lean=_first(lean),
-        fronts={count: tuple(front.candidates) for count, front in fronts.items()},
+        legal=legal, evaluated=evaluated, fit=fit, fast=tuple(kept.fast.candidates), free=kept.free.first,
+        lean=kept.lean.first, fronts={count: tuple(front.candidates) for count, front in kept.fronts.items()},
     )  # fmt: skip
+
+
+def find(job: Job, cluster: Cluster, axes: Axes, profile: Profile, *, max_memory_bytes: float | None = None) -> Found:
+    """Return the best strategy of the space as ``screen`` does, and build no strategy whose stem cannot be as fast."""
+    kept = Kept(_limit(cluster, max_memory_bytes), Leaders(1), {}, False)
+    for region in (region for region in regions(job, axes) if len(region)):
+        bounds = _bounds(region, cluster, profile)
+        for place, choices in enumerate(axes.choices):
+            least_s = bounds.of_stems(choices)
+            group = region.group(place, kept.in_time(least_s))
+            for part in chunks(group, CHUNK_ROWS) if group else ():
+                _look(part, bounds, least_s[part.stem], kept)
+    best = kept.fast.first
+    return Found(best, kept.free.first, None if best else kept.lean.first)
 
 
 def on_gpus(cluster: Cluster, gpus: int) -> Cluster:
@@ -86,16 +113,42 @@ def on_gpus(cluster: Cluster, gpus: int) -> Cluster:
     return cluster if gpus == cluster.gpus else msgspec.structs.replace(cluster, gpus=gpus)
 
 
-def chunks(batch: StrategyBatch, rows: int) -> Iterator[StrategyBatch]:
-    """Cut a batch into batches of at most ``rows`` strategies, without copying."""
-    for start in range(0, len(batch), rows):
-        cut = slice(start, start + rows)
-        yield StrategyBatch(batch.choices, **{name: getattr(batch, name)[cut] for name in NUMBERS})
+def chunks(group: Group, rows: int) -> Iterator[Group]:
+    """Cut a group into groups of at most ``rows`` strategies, without copying."""
+    return (group.take(slice(start, start + rows)) for start in range(0, len(group), rows))
 
 
-def _take(rows: Evaluated, keep: npt.NDArray[np.bool_]) -> Evaluated:
-    return Evaluated(rows.batch.take(keep), rows.step_s[keep], rows.memory_bytes[keep])
+def _limit(cluster: Cluster, max_memory_bytes: float | None) -> float:
+    capacity = cluster.gpu.memory_bytes
+    return capacity if max_memory_bytes is None else min(capacity, max_memory_bytes)
 
 
-def _first(leaders: Leaders) -> Candidate | None:
-    return leaders.candidates[0] if leaders.candidates else None
+def _bounds(region: Region, cluster: Cluster, profile: Profile) -> Bounds:
+    job = region.job
+    here = on_gpus(cluster, region.gpus)
+    setting = Setting(decoder(job.arch), here, job.seq_len, job.global_batch, profile)
+    return Bounds(Prices(setting, region.stems), region)
+
+
+def _look(group: Group, bounds: Bounds, least_s: FloatArray | None, kept: Kept) -> tuple[int, int]:
+    """Compute what may change what is kept; return of how many strategies the step was computed, and how many fit.
+
+    ``least_s``: what the steps take at least; None: compute them all.
+    """
+    prices, batch, gpus = bounds.prices, group.batch, group.gpus
+    if least_s is None:
+        return len(batch), _offer(prices, batch, gpus, kept)
+    memory = memory_batch(prices, batch).device
+    rows = np.flatnonzero(kept.matters(gpus, least_s, memory))
+    if len(rows):
+        near_s = bounds.of(batch.take(rows))
+        rows = rows[kept.matters(gpus, near_s, memory[rows])]
+        _offer(prices, batch.take(rows), gpus, kept)
+    return len(rows), int(kept.fits(memory).sum())
+
+
+def _offer(prices: Prices, batch: StrategyBatch, gpus: int, kept: Kept) -> int:
+    """Compute a batch in full and offer it; return how many fit."""
+    result = estimate_batch(prices, batch)
+    kept.offer(gpus, Evaluated(batch, result.step_s, result.memory_bytes))
+    return int(kept.fits(result.memory_bytes).sum())

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from linkscale.plan.legality import legal_mask
 from linkscale.plan.strategy import ROUTING, Choices, IntArray, StrategyBatch
@@ -23,6 +24,7 @@ from linkscale.search.job import Job
 
 Columns = dict[str, IntArray]
 BoolArray = npt.NDArray[np.bool_]
+IndexArray = npt.NDArray[np.intp]
 
 INERT: dict[str, tuple[str, ...]] = {
     "tp": ("sequence_parallel", "tp_overlap"),
@@ -41,23 +43,74 @@ LEAST_DEMANDING = Choices(sequence_parallel=False, sharding="none", recompute="n
 
 @dataclass(frozen=True)
 class Group:
-    """Legal strategies of one combination of choices on a number of GPUs."""
+    """Legal strategies of one combination of choices on a number of GPUs.
+
+    ``stem``: of every strategy, the row of its region that it completes.
+    """
 
     gpus: int
     batch: StrategyBatch
+    stem: IndexArray
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def take(self, index: IndexArray | BoolArray | slice) -> Group:
+        """Return the group of the given rows."""
+        return Group(self.gpus, self.batch.take(index), self.stem[index])
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of a space on one number of GPUs: its stems, and the choices that complete them.
+
+    A stem has the numbers that every strategy has; the layers recomputed, the ranks of a shard and the bucket of a
+    strategy are up to its choices.
+    """
+
+    job: Job
+    axes: Axes
+    gpus: int
+    stems: Columns
+    _first: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.stems["tp"])
+
+    def lightest(self, choices: Choices) -> StrategyBatch:
+        """Return every stem under some choices with as little recomputed as the axes allow, whether legal or not."""
+        partly = [layers for layers in self.axes.recompute_layers if layers > 0]
+        rest = {"recompute_layers": 0, "shard_domain": 1, "bucket_bytes": 0}
+        if choices.recompute == "full" and partly:
+            rest["recompute_layers"] = min(partly)
+        return StrategyBatch(choices, **self.stems, **{n: np.full(len(self), v) for n, v in rest.items()})
+
+    def group(self, place: int, keep: BoolArray | None = None) -> Group | None:
+        """Complete the stems (those to keep) by the ``place``-th combination of choices; None if nothing is legal."""
+        choices = self.axes.choices[place]
+        stems = {**self.stems, _STEM: np.arange(len(self))}
+        columns = _complete(choices, self.axes, stems if keep is None else _where(stems, keep), self.job)
+        stem = columns.pop(_STEM)
+        batch = StrategyBatch(choices, **columns)
+        legal = self._first[place][_situation(batch)]
+        legal &= legal_mask(self.job.arch, self.gpus, batch, self.job.seq_len, self.job.global_batch)
+        return Group(self.gpus, batch.take(legal), stem[legal]) if legal.any() else None
+
+
+_STEM = "stem"
+
+
+def regions(job: Job, axes: Axes) -> Iterator[Region]:
+    """Yield the space by numbers of GPUs."""
+    first = _first_of_kind(axes.choices)
+    for gpus in axes.gpus:
+        yield Region(job, axes, gpus, _geometry(axes, gpus, job), first)
 
 
 def groups(job: Job, axes: Axes) -> Iterator[Group]:
     """Yield the space combination by combination; empty ones are left out."""
-    kinds = _first_of_kind(axes.choices)
-    for gpus in axes.gpus:
-        geometry = _geometry(axes, gpus, job)
-        for choices, first in zip(axes.choices, kinds, strict=True):
-            batch = StrategyBatch(choices, **_complete(choices, axes, geometry, job))
-            keep = first[_situation(batch)]
-            keep &= legal_mask(job.arch, gpus, batch, job.seq_len, job.global_batch)
-            if keep.any():
-                yield Group(gpus, batch.take(keep))
+    found = (region.group(place) for region in regions(job, axes) for place in range(len(axes.choices)))
+    return (group for group in found if group is not None)
 
 
 def size(axes: Axes) -> int:
@@ -144,18 +197,21 @@ def _situation(batch: StrategyBatch) -> IntArray:
 def _first_of_kind(combinations: tuple[Choices, ...]) -> BoolArray:
     """Return (combinations, situations): whether no earlier combination means the same in that situation."""
     first = np.zeros((len(combinations), 1 << len(INERT)), dtype=bool)
+    rows = [astuple(_alone(choices)) for choices in combinations]
     for situation in range(first.shape[1]):
-        seen: set[Choices] = set()
-        for row, choices in enumerate(combinations):
-            kind = _without_inert(choices, situation)
+        inert = {name for bit, fields in enumerate(INERT.values()) if situation >> bit & 1 for name in fields}
+        places = [place for place, name in enumerate(Choices.__struct_fields__) if name not in inert]
+        said, seen = itemgetter(*places), set()
+        for row, values in enumerate(rows):
+            kind = said(values)
             first[row, situation] = kind not in seen
             seen.add(kind)
     return first
 
 
-def _without_inert(choices: Choices, situation: int) -> Choices:
-    """Set every field that does nothing in a situation to its default."""
-    names = [name for bit, fields in enumerate(INERT.values()) if situation >> bit & 1 for name in fields]
+def _alone(choices: Choices) -> Choices:
+    """Set every field that does nothing beside the others to its default."""
+    names = []
     if choices.sharding == "none":
         names.append("overlap_param_gather")
     if choices.sharding in ("none", "zero1"):

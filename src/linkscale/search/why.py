@@ -20,7 +20,6 @@ from linkscale.search.fitting import enlarged, freed, shortage
 from linkscale.search.keep import Candidate
 from linkscale.search.question import Question, describe
 from linkscale.search.result import Departure, Difference, MemoryPart, PlanEntry, Why
-from linkscale.search.screen import Screened
 
 Fields = Mapping[str, Any]
 
@@ -62,14 +61,14 @@ def answer(question: Question, fields: Fields, best: PlanEntry) -> Why:
                    step_s=best.estimate.step_s, ratio=1.0)  # fmt: skip
     narrowed = question.fixing(**asked)
     try:
-        screened = narrowed.screen()
+        found = narrowed.find()
     except InputError as error:  # what this hardware has not
         return Why(asked=asked, answer="illegal", reason=str(error))
-    if screened.best is not None:
-        timed = _timed(question, asked, screened.best, best)
-        return msgspec.structs.replace(timed, unlimited=_unlimited(question, screened, screened.best, best))
-    if screened.lean is not None:
-        return _short(question, asked, screened.lean, best)
+    if found.best is not None:
+        timed = _timed(question, asked, found.best, best)
+        return msgspec.structs.replace(timed, unlimited=_unlimited(question, found.free, found.best, best))
+    if found.lean is not None:
+        return _short(question, asked, found.lean, best)
     return Why(asked=asked, answer="illegal", reason=illegal_reason(narrowed, best.strategy))
 
 
@@ -135,9 +134,9 @@ def _timed(question: Question, asked: dict[str, Any], found: Candidate, best: Pl
     )  # fmt: skip
 
 
-def _unlimited(question: Question, screened: Screened, found: Candidate, best: PlanEntry) -> str:
+def _unlimited(question: Question, free: Candidate | None, found: Candidate, best: PlanEntry) -> str:
     """Say what the same fields would give without the limit of memory, where that would beat the best plan."""
-    free, present_s = screened.free, best.estimate.step_s
+    present_s = best.estimate.step_s
     if free is None or free.step_s > (1 - NOTICEABLE) * min(found.step_s, present_s):
         return ""
     change = free.step_s / present_s - 1
