@@ -13,6 +13,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # an index with CPU builds first; the tests need no GPU.
 TORCH := torch==2.13.0
 TRANSFORMERS := transformers==5.24.0
+# Only its Python runs here, on CPU. Without dependencies, as those would bring a CUDA build of torch.
+MEGATRON_CORE := megatron-core==0.16.1
 
 .PHONY: help demo test lint format docs docs-pages evidence clean
 
@@ -75,4 +77,5 @@ $(VENV)/core.stamp: pyproject.toml
 
 $(VENV)/test.stamp: pyproject.toml Makefile | $(VENV)/core.stamp
 	$(PIP) --editable '.[fit,test,dev,docs]' '$(TORCH)' '$(TRANSFORMERS)'
+	$(PIP) --no-deps '$(MEGATRON_CORE)'
 	touch $@
