@@ -110,6 +110,13 @@ def test_interleaving_needs_whole_rounds_of_micro_batches():
     check(LLAMA_70B, 64, Strategy(tp=8, pp=4, dp=2), 8192, 12)
 
 
+def test_dualpipe_feeds_both_ends_of_the_pipeline_alike():
+    strategy = Strategy(tp=8, pp=4, dp=2, schedule="dualpipe")
+    check(LLAMA_70B, 64, strategy, 8192, 2 * 10)
+    assert "even in number, 2*pp = 8 at least; here pp = 4" in broken(LLAMA_70B, 64, strategy, 8192, 2 * 9)
+    assert "vpp = 1 and 6 micro-batches" in broken(LLAMA_70B, 64, strategy, 8192, 2 * 6)
+
+
 def test_sequence_parallelism_cuts_the_sequence():
     assert "seq_len = 1001 does not divide by cp*tp = 8" in broken(LLAMA_70B, 64, Strategy(tp=8, dp=8), 1001)
     check(LLAMA_70B, 64, Strategy(tp=8, dp=8, sequence_parallel=False), 1001, 2048)

@@ -79,7 +79,8 @@ def _stage(
     state = state_bytes(held, edges, unit.layer_params, groups.dense.shard.size, choices)
     experts = copies * count * unit.expert_params
     routed = state_bytes(experts, 0.0, unit.expert_params, groups.experts.shard.size, choices)
-    chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule)
+    ahead = 1.0 if choices.a2a_overlap == "1f1b" else 0.0
+    chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule, ahead)
     kept = _kept_bytes(unit, n, count, chunks, choices)
     # One layer's working set: its gradient and the recomputed activations are live together.
     buffers = unit.boundary_bytes * 2.0

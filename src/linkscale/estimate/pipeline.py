@@ -2,9 +2,18 @@
 
 1F1B: ``step = m * t_max + (sum of the other stages) / vpp`` for per-micro-batch stage times t (forward and backward);
 with equal stages the bubble is (pp - 1) / (vpp * m) of the ideal time (Narayanan et al. 2021, section 2.2). Schedules
-that run weight gradients W apart from the rest of backward fill bubbles with them (Qi et al. 2023; DeepSeek-V3 report,
-table 2): ZB-H1 ``(pp - 1)(F + B - 2W)`` and DualPipe ``(pp / 2 - 1)(2F + 2B - 3W - F)`` of a stage, B the whole
-backward; ZB-V leaves ``(pp - 1)(F + B - 3W)``, nothing where the three parts take equal time.
+that run weight gradients apart from the rest of backward fill bubbles with them (Qi et al. 2023; DeepSeek-V3 report,
+table 2). With F forward, I the input gradients and W the weight gradients of a stage, and enough micro-batches:
+
+- ZB-H1: ``(pp - 1)(F + I - W)``.
+- ZB-V: ``(pp - 1) max(I / 2, I - W)`` until the last stage is through. A stage alone is idle for nothing where the three
+  parts take equal time; but stages end in turn, and the gradient norm waits for the last (section 4 of the paper leaves
+  that wait out by checking the norm afterwards).
+- DualPipe: ``(pp / 2 - 1)(F + 2I - W)`` as the report says, less what its middle stages gain by running their first
+  pair apart: I - F a hop, at most F.
+
+These are the lengths of the published orders, walked operation by operation (tests/oracles/test_schedules.py); ZB-V's
+and DualPipe's hold for W <= F <= I, as in any decoder.
 """
 
 from __future__ import annotations
@@ -57,43 +66,55 @@ def stage_layers(layers: int, pp: FloatArray, vpp: FloatArray, prediction: int =
 
 
 def bubble_s(
-    others_s: FloatArray, forward_s: FloatArray, wgrad_s: FloatArray, pp: FloatArray, vpp: FloatArray, schedule: str
-) -> FloatArray:
+    others_s: FloatArray, forward_s: FloatArray, wgrad_s: FloatArray, pp: FloatArray, vpp: FloatArray,
+    micro_batches: FloatArray, schedule: str,
+) -> FloatArray:  # fmt: skip
     """Idle seconds while a pipeline fills and drains.
 
     ``others_s``: forward and backward of all stages but the slowest, per micro-batch; ``forward_s`` and ``wgrad_s``:
     the parts of it that are forward and weight gradients.
     """
+    dgrad_s, hops = others_s - forward_s - wgrad_s, np.maximum(pp - 1.0, 1.0)
+    # The share of the hops that as many micro-batches after the first can cover.
+    covered = np.minimum(micro_batches - 1.0, hops) / hops
     match schedule:
         case "zb-h1":
-            return np.maximum(0.0, others_s - 2.0 * wgrad_s)
+            return np.asarray(forward_s + dgrad_s - covered * wgrad_s)
         case "zb-v":
-            return np.maximum(0.0, others_s - 3.0 * wgrad_s)
+            late = np.clip(micro_batches - pp, 0.0, hops) / hops
+            staggered = (dgrad_s + (1.0 - late) * np.maximum(0.0, dgrad_s - wgrad_s)) / 2.0
+            return np.maximum(staggered, (1.0 - covered) * forward_s + dgrad_s - late * wgrad_s)
         case "dualpipe":
-            stages = np.maximum(pp - 1.0, 1.0)
-            one = 2.0 * others_s - forward_s - 3.0 * wgrad_s  # F&B + B - 3W, summed over the other stages
-            return np.maximum(0.0, (pp / 2.0 - 1.0) * one / stages)
+            between = (pp / 2.0 - 1.0) / hops
+            apart = np.clip(between * (dgrad_s - forward_s), 0.0, forward_s / hops)
+            return np.maximum(0.0, between * (forward_s + 2.0 * dgrad_s - wgrad_s) - apart)
         case _:
             return others_s / vpp
 
 
 def chunks_in_flight(
-    pp: FloatArray, vpp: FloatArray, micro_batches: FloatArray, stage: FloatArray, schedule: str
+    pp: FloatArray, vpp: FloatArray, micro_batches: FloatArray, stage: FloatArray, schedule: str, ahead: float = 0.0
 ) -> FloatArray:
     """Model chunks (1/vpp of a stage) whose activations a stage holds at its fullest.
 
-    1F1B holds ``pp - stage`` micro-batches; interleaved warms up with ``2 (pp - stage - 1) + (vpp - 1) pp`` chunks
-    and runs one more, or warms up with everything when there are only ``pp`` micro-batches (Megatron-LM,
-    core/pipeline_parallel/schedules.py); GPipe holds all. ZB-H1 holds what 1F1B does; ZB-V two chunks of each of
-    ``pp`` micro-batches on every stage, DualPipe ``pp + 1`` micro-batches.
+    1F1B holds ``pp - stage`` micro-batches; interleaved warms up with ``2 (pp - stage - 1) + (vpp - 1) pp`` chunks and
+    runs one more, and ``ahead`` of it where forward and backward of two micro-batches run side by side (Megatron-LM,
+    core/pipeline_parallel/schedules.py, get_pp_rank_microbatches; early versions warmed up with everything where there are only
+    ``pp`` micro-batches); GPipe holds all. ZB-H1 holds ``pp`` on every stage: what later stages send
+    back earlier waits for its weight gradients (Qi et al. 2023, section 2.2). ZB-V two chunks of each of ``pp``
+    micro-batches on every stage, DualPipe ``pp + 1`` micro-batches. An activation counts until its weight gradients
+    are done.
     """
     everything = micro_batches * vpp
-    if schedule == "zb-v":
-        return np.minimum(everything, 2.0 * pp)
-    if schedule == "dualpipe":
-        return np.minimum(everything, pp + 1.0)
-    if schedule == "gpipe":
-        return everything
-    plain = pp - stage
-    interleaved = np.where(micro_batches == pp, everything, 2.0 * (pp - stage - 1.0) + (vpp - 1.0) * pp + 1.0)
-    return np.minimum(everything, np.where(vpp > 1, interleaved, plain))
+    match schedule:
+        case "gpipe":
+            return everything
+        case "zb-h1":
+            return np.minimum(everything, pp)
+        case "zb-v":
+            return np.minimum(np.minimum(everything, 2.0 * pp), micro_batches + stage + 1.0)
+        case "dualpipe":
+            return np.minimum(everything, pp + 1.0)
+        case _:
+            interleaved = 2.0 * (pp - stage - 1.0) + (vpp - 1.0) * pp + 1.0
+            return np.minimum(everything, ahead + np.where(vpp > 1, interleaved, pp - stage))

@@ -216,7 +216,7 @@ def _parts(
     pp = _sum(n, (message.exposed_s for message in between))
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
     others = stage.others_s, stage.others_forward_s, stage.others_wgrad_s
-    idle = bubble_s(*others, n.pp, n.vpp, choices.schedule)
+    idle = bubble_s(*others, n.pp, n.vpp, n.micro_batches, choices.schedule)
     bubble = idle + 2.0 * (n.pp - 1.0) * between[0].one.time_s * blocking(n, choices)
     jitter = expected_slowest(setting.cluster.gpus) * setting.profile.jitter
     return {

@@ -228,7 +228,7 @@ def _supported_not(job: Job, s: Strategy) -> str:
 
 
 def _schedule(job: Job, b: StrategyBatch) -> BoolArray | bool:
-    """GPipe, ZB-H1 and DualPipe hold one chunk a stage, ZB-V two; DualPipe feeds both ends of an even pipeline."""
+    """GPipe, ZB-H1 and DualPipe hold one chunk a stage, ZB-V two; DualPipe feeds both ends of an even pipeline alike."""
     alone = np.asarray(b.pp == 1)
     match b.choices.schedule:
         case "gpipe" | "zb-h1":
@@ -236,8 +236,9 @@ def _schedule(job: Job, b: StrategyBatch) -> BoolArray | bool:
         case "zb-v":
             return np.asarray(alone | (b.vpp == 2))
         case "dualpipe":
-            enough = job.global_batch // np.maximum(b.dp * b.micro_batch, 1) >= 2 * b.pp
-            return np.asarray(alone | ((b.vpp == 1) & (b.pp % 2 == 0) & enough))
+            micro_batches = job.global_batch // np.maximum(b.dp * b.micro_batch, 1)
+            halves = (micro_batches >= 2 * b.pp) & (micro_batches % 2 == 0)
+            return np.asarray(alone | ((b.vpp == 1) & (b.pp % 2 == 0) & halves))
         case "1f1b":
             return True
 
@@ -246,7 +247,7 @@ def _schedule_not(job: Job, s: Strategy) -> str:
     if s.schedule == "dualpipe":
         micro_batches = job.global_batch // (s.dp * s.micro_batch)
         return (
-            f"schedule dualpipe needs an even pp, vpp = 1 and at least 2*pp = {2 * s.pp} micro-batches; "
+            f"schedule dualpipe needs an even pp, vpp = 1 and micro-batches even in number, 2*pp = {2 * s.pp} at least; "
             f"here pp = {s.pp}, vpp = {s.vpp} and {micro_batches} micro-batches"
         )
     if s.schedule == "zb-v":
