@@ -92,7 +92,7 @@ def test_parts_sum_to_the_whole(case) -> None:
 @settings(max_examples=60, deadline=None)
 def test_exposed_messages_are_the_breakdowns_communication(case) -> None:
     found = estimate(*case)
-    for key, named in {"tp": ("tp",), "ep": ("ep",), "pp": ("pp",), "dp": ("dp", "world")}.items():
+    for key, named in {"tp": ("tp",), "ep": ("ep",), "pp": ("pp",), "dp": ("dp", "world", "model")}.items():
         exposed = sum((m.exposed_s for m in found.messages if m.group_name in named), np.zeros_like(found.step_s))
         np.testing.assert_allclose(exposed, found.breakdown_s[key], rtol=ROUNDING)
 

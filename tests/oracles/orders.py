@@ -1,8 +1,9 @@
 """The order in which each rank of a pipeline runs its operations, as the published code has it.
 
 GPipe, 1F1B: written here. Interleaved: PyTorch's, and megatron-core's own table and warm-up count. ZB-H1 and ZB-V:
-PyTorch's (``ScheduleInterleavedZeroBubble`` with one stage a rank, ``ScheduleZBVZeroBubble``). DualPipe: the eight steps
-of DeepSeek's repository (deepseek-ai/DualPipe, dualpipe/dualpipe.py, ``step``), which PyTorch has in its folded form only.
+PyTorch's (``ScheduleInterleavedZeroBubble`` with one stage a rank, ``ScheduleZBVZeroBubble``). DualPipe: the eight
+steps of DeepSeek's repository (deepseek-ai/DualPipe, dualpipe/dualpipe.py, ``step``), which PyTorch has in its folded
+form only.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def dualpipe(pp: int, micro_batches: int) -> list[Order]:
 
 
 class _DualPipe:
-    """One rank's eight steps. ``near``: the way whose entrance is on this rank's side of the middle; ``far``: the other."""
+    """One rank's eight steps. ``near``: the way that enters on this rank's side of the middle; ``far``: the other."""
 
     def __init__(self, rank: int, pp: int, micro_batches: int) -> None:
         self.rank, self.pp = rank, pp

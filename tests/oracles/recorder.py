@@ -38,6 +38,10 @@ C10D = {
     "allgather_": ("all_gather", 0, 2),
     "_reduce_scatter_base_": ("reduce_scatter", 1, 2),
     "reduce_scatter_": ("reduce_scatter", 1, 2),
+    # Coalesced: several buffers in one launch, and one call here.
+    "allreduce_coalesced_": ("all_reduce", 0, 1),
+    "allgather_into_tensor_coalesced_": ("all_gather", 0, 2),
+    "reduce_scatter_tensor_coalesced_": ("reduce_scatter", 1, 2),
     "alltoall_base_": ("all_to_all", 1, 2),
     "alltoall_": ("all_to_all", 1, 2),
     "send": ("send_recv", 0, 1),
@@ -61,11 +65,12 @@ UNCOUNTED = {
 
 
 class Recorder(TorchDispatchMode):
-    """Lists collectives in the order of their calls."""
+    """Lists collectives in the order of their calls, and what their groups are described as."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
+        self.groups: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # A distributed tensor turns itself into local tensors and collectives first.
@@ -82,23 +87,26 @@ class Recorder(TorchDispatchMode):
         if name in UNCOUNTED:
             return
         kind, tensor, group = C10D[name]
-        ranks = dist.ProcessGroup.unbox(args[group]).size()
-        self.calls.append(Call(kind, ranks, _bytes(args[tensor])))
+        self._note(kind, dist.ProcessGroup.unbox(args[group]), _bytes(args[tensor]))
 
     def _note_functional(self, name: str, args: Any) -> None:
         if name in UNCOUNTED:
             return
         kind = FUNCTIONAL[name]
-        group = args[-1]
-        ranks = (dist.distributed_c10d._resolve_process_group(group) if isinstance(group, str) else group).size()
-        size = _bytes(args[0]) * (ranks if kind == "all_gather" else 1)
+        group = dist.distributed_c10d._resolve_process_group(args[-1]) if isinstance(args[-1], str) else args[-1]
+        size = _bytes(args[0]) * (group.size() if kind == "all_gather" else 1)
         if kind == "all_to_all" and sum(n > 0 for n in args[2]) == 1:  # a permutation: one message to one neighbour
             kind = "send_recv"
-        self.calls.append(Call(kind, ranks, size))
+        self._note(kind, group, size)
 
-    def table(self) -> Counter[Call]:
-        """Return how often each call was made; groups of one rank exchange nothing."""
-        return Counter(call for call in self.calls if call.ranks > 1)
+    def _note(self, kind: str, group: Any, size_bytes: int) -> None:
+        self.calls.append(Call(kind, group.size(), size_bytes))
+        self.groups.append(group.group_desc)
+
+    def table(self, *groups: str) -> Counter[Call]:
+        """Return how often each call was made, of all groups or of those described so; one rank exchanges nothing."""
+        calls = zip(self.calls, self.groups, strict=True)
+        return Counter(call for call, group in calls if call.ranks > 1 and (not groups or group in groups))
 
 
 def _bytes(value: Any) -> int:

@@ -113,7 +113,9 @@ def test_interleaving_needs_whole_rounds_of_micro_batches():
 def test_dualpipe_feeds_both_ends_of_the_pipeline_alike():
     strategy = Strategy(tp=8, pp=4, dp=2, schedule="dualpipe")
     check(LLAMA_70B, 64, strategy, 8192, 2 * 10)
-    assert "even in number, 2*pp = 8 at least; here pp = 4" in broken(LLAMA_70B, 64, strategy, 8192, 2 * 9)
+    assert "an even number of micro-batches, 2*pp = 8 at least; here pp = 4" in broken(
+        LLAMA_70B, 64, strategy, 8192, 2 * 9
+    )
     assert "vpp = 1 and 6 micro-batches" in broken(LLAMA_70B, 64, strategy, 8192, 2 * 6)
 
 

@@ -49,6 +49,24 @@ def _local(op: Op, tp: FloatArray, stack: Stack) -> FloatArray | float:
             return float(op_params(op))
 
 
+def whole_params(ops: Iterable[Op]) -> float:
+    """Sum the parameters that every tensor-parallel rank holds whole, but for tables: norms, routers, uncut products.
+
+    Under sequence parallelism a rank has their gradients from its own tokens only.
+    """
+    return float(sum(_whole(op) for op in ops))
+
+
+def _whole(op: Op) -> int:
+    match op:
+        case Gemm(shard="row"):
+            return op.copies * op.n * op.bias
+        case Gemm(shard="none") | Norm() | Router() | Weights(region="sequence"):
+            return op_params(op)
+        case _:
+            return 0
+
+
 def local_columns(op: Gemm, tp: FloatArray, stack: Stack) -> FloatArray:
     """Columns of a product's weight on one of ``tp`` ranks; ranks beyond the key-value heads repeat those."""
     if op.shard != "column":

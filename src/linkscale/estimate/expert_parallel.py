@@ -1,9 +1,11 @@
 """Exchanges of tokens with routed experts: what is sent to whom, and what stays exposed.
 
 Megatron-LM's dispatchers (core/transformer/moe/token_dispatcher.py). ``alltoall``: each copy of a token is sent to the
-rank of its expert, with its probability; ranks that hold parts of the same expert gather the copies, and scatter the
-sums back. ``allgather``: all tokens go to all ranks of the experts' group. ``deepep``, ``hybridep``: a token goes once
-to every node, see :mod:`linkscale.cost.dispatch`. Backward sends gradients the other way, in 16 bits.
+rank of its expert, with its probability, after all have told all how many come (where places are not fixed by a
+capacity); ranks that hold parts of the same expert gather the copies, and scatter the sums back. ``allgather``: all
+tokens, and what the router says of them, go to all ranks of the experts' group. ``deepep``, ``hybridep``: a token goes
+once to every node, see :mod:`linkscale.cost.dispatch`. Backward sends gradients the other way. Tokens are in 16 bits;
+the router works in fp32, as Megatron-LM recommends, so that its probabilities and the sums weighed by them do too.
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ from linkscale.topology.groups import GroupGeometry, group_geometry
 from linkscale.workload.ops import Experts, Router
 
 PROBABILITY_BYTES = 4.0
+# Sums over ranks are made in the router's type, which is fp32 (reduce_scatter_to_sequence_parallel_region of both).
+SUM_BYTES = PROBABILITY_BYTES
+COUNT_BYTES = 8.0
+CHOICE_BYTES = 1.0
 # Tokens sent in 8 bits bring an fp32 scale for every 128 numbers (DeepSeek-V3, arXiv 2412.19437, section 3.3).
 SCALE_BYTES = 4.0 / 128.0
 
@@ -36,14 +42,16 @@ def ep_exchange(cost: OpsCost, part: Slice, net: Network) -> Exchange:
 def _calls(experts: Experts, router: Router, part: Slice, net: Network) -> list[Call]:
     ep, etp = part.ep + 0.0 * part.tp, part.etp + 0.0 * part.tp
     domain, choices = net.domain_gpus, part.choices
+    everyone = group_geometry(ep * etp, np.ones_like(ep), domain)
     match choices.dispatcher:
         case "alltoall":
             across = group_geometry(ep, etp, domain)
-            return _traded(experts, part, across, group_geometry(etp, np.ones_like(etp), domain), net)
+            traded = _traded(experts, part, across, net)
+            parts = group_geometry(etp, np.ones_like(etp), domain)
+            return [_counts(experts, everyone, net), *traded, *_in_parts(experts, part, parts, net)]
         case "allgather":
-            return _gathered(experts, part, group_geometry(ep * etp, np.ones_like(ep), domain), net)
+            return _gathered(experts, part, everyone, net)
         case "deepep" | "hybridep":
-            everyone = group_geometry(ep * etp, np.ones_like(ep), domain)
             return _dispatched(experts, router, part, everyone, net, choices.dispatcher)
 
 
@@ -54,24 +62,53 @@ def _call(
     return Call(what, kind, size, collective_s(kind, size, group, net), group, there * forward, there * backward)
 
 
-def _traded(experts: Experts, part: Slice, across: GroupGeometry, parts: GroupGeometry, net: Network) -> list[Call]:
-    copies = part.routed_tokens * (experts.top_k * (experts.capacity or 1.0)) * _fullest(experts, part)
-    numbers, choices = copies * experts.k, part.choices
+def _counts(experts: Experts, everyone: GroupGeometry, net: Network) -> Call:
+    """Every rank tells all how many tokens it has for each expert: 64-bit numbers."""
+    size = COUNT_BYTES * experts.experts * everyone.size
+    return _call("counts of tokens", "all_gather", size, everyone, net, 0.0 if experts.capacity else 1.0, 0.0)
+
+
+def _copies(experts: Experts, part: Slice) -> FloatArray:
+    """Copies of tokens that a rank sends, or the fullest receives."""
+    return part.routed_tokens * (experts.top_k * (experts.capacity or 1.0)) * _fullest(experts, part)
+
+
+def _traded(experts: Experts, part: Slice, across: GroupGeometry, net: Network) -> list[Call]:
+    copies, choices = _copies(experts, part), part.choices
+    numbers = copies * experts.k
     return [
         _call("tokens to experts", "all_to_all", numbers * _sent(choices.dispatch_dtype), across, net, 1.0, 0.0),
         _call("results of experts", "all_to_all", numbers * _sent(choices.combine_dtype), across, net, 1.0, 0.0),
         _call("gradients to and from experts", "all_to_all", 2.0 * numbers, across, net, 0.0, 2.0),
         _call("probabilities", "all_to_all", PROBABILITY_BYTES * copies, across, net, 1.0, 1.0),
-        _call("copies for parts of experts", "all_gather", 2.0 * numbers * parts.size, parts, net, 1.0, 1.0),
-        _call("sums of parts of experts", "reduce_scatter", 2.0 * numbers * parts.size, parts, net, 1.0, 1.0),
+    ]
+
+
+def _in_parts(experts: Experts, part: Slice, parts: GroupGeometry, net: Network) -> list[Call]:
+    """Between ranks that hold parts of the same experts; what one direction gathers, the other sums."""
+    copies = _copies(experts, part) * parts.size
+    tokens, sums, probabilities = 2.0 * copies * experts.k, SUM_BYTES * copies * experts.k, PROBABILITY_BYTES * copies
+    return [
+        _call("copies for parts of experts", "all_gather", tokens, parts, net, 1.0, 0.0),
+        _call("gradients of these copies", "reduce_scatter", tokens, parts, net, 0.0, 1.0),
+        _call("probabilities of these copies", "all_gather", probabilities, parts, net, 1.0, 0.0),
+        _call("gradients of these probabilities", "reduce_scatter", probabilities, parts, net, 0.0, 1.0),
+        _call("sums of parts of experts", "reduce_scatter", sums, parts, net, 1.0, 0.0),
+        _call("gradients of these sums", "all_gather", sums, parts, net, 0.0, 1.0),
     ]
 
 
 def _gathered(experts: Experts, part: Slice, everyone: GroupGeometry, net: Network) -> list[Call]:
-    whole = 2.0 * part.routed_tokens * experts.k * everyone.size
+    tokens = part.routed_tokens * everyone.size
+    each, numbers = tokens * experts.experts, tokens * experts.k
     return [
-        _call("tokens to experts", "all_gather", whole, everyone, net, 1.0, 1.0),
-        _call("results of experts", "reduce_scatter", whole, everyone, net, 1.0, 1.0),
+        _call("choices of experts", "all_gather", CHOICE_BYTES * each, everyone, net, 1.0, 0.0),
+        _call("probabilities", "all_gather", PROBABILITY_BYTES * each, everyone, net, 1.0, 0.0),
+        _call("gradients of probabilities", "reduce_scatter", PROBABILITY_BYTES * each, everyone, net, 0.0, 1.0),
+        _call("tokens to experts", "all_gather", 2.0 * numbers, everyone, net, 1.0, 0.0),
+        _call("gradients from experts", "reduce_scatter", 2.0 * numbers, everyone, net, 0.0, 1.0),
+        _call("results of experts", "reduce_scatter", SUM_BYTES * numbers, everyone, net, 1.0, 0.0),
+        _call("gradients to experts", "all_gather", SUM_BYTES * numbers, everyone, net, 0.0, 1.0),
     ]
 
 

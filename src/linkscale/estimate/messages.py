@@ -14,6 +14,7 @@ from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
 from linkscale.estimate.calls import Exchange
 from linkscale.estimate.numbers import Numbers
+from linkscale.estimate.pipeline import StageLayers
 from linkscale.estimate.replicas import Message
 from linkscale.estimate.stages import Stage
 from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, unrepeated
@@ -64,23 +65,47 @@ def embedding_messages(decoder: Decoder, unit: Units, n: Numbers, choices: Choic
     return [Message("pp", "embedding gradients", "all_reduce", size, once, one, ends, one.time_s)]
 
 
+def whole_gradient_message(unit: Units, n: Numbers, layers: StageLayers, choices: Choices, net: Network) -> Message:
+    """Gradients of what every tensor-parallel rank holds whole, summed once a step, exposed; of the stage with most.
+
+    Under sequence parallelism a rank has them from its own tokens only (Megatron-LM,
+    core/distributed/finalize_model_grads.py, _allreduce_non_tensor_model_parallel_grads).
+    """
+    tensor = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
+    fullest = np.maximum(layers.first, np.where(n.pp > 2, layers.middle, 0.0))
+    params = np.maximum(
+        fullest * unit.layer_whole_params, layers.last * unit.layer_whole_params + unit.head_whole_params
+    )
+    size = params * DTYPE_BYTES[choices.grad_dtype]
+    one = collective_s("all_reduce", size, tensor, net)
+    split = choices.sequence_parallel and choices.stack in ("megatron", "deepspeed")
+    once = np.where(n.tp > 1, 1.0 if split else 0.0, 0.0)
+    return Message("tp", "gradients of whole weights", "all_reduce", size, once, one, tensor, once * one.time_s)
+
+
 def blocking(n: Numbers, choices: Choices) -> FloatArray:
     """1 where every boundary message is waited for: only interleaved schedules overlap them."""
     return np.where(choices.overlap_p2p & (n.vpp > 1), 0.0, 1.0)
 
 
-def norm_message(n: Numbers, net: Network) -> Message:
-    """The gradient norm: one number summed over all ranks before clipping, exposed."""
-    ranks = n.tp * n.cp * n.pp * n.dp
+def norm_message(n: Numbers, choices: Choices, net: Network) -> Message:
+    """The gradient norm: one number summed before clipping, exposed.
+
+    Over all ranks; where every data-parallel rank has all gradients, over the ranks of one replica (Megatron-LM,
+    core/optimizer/optimizer.py, get_grad_stats_parallel_group).
+    """
+    replicated = choices.sharding == "none"
+    ranks = n.tp * n.pp * (1.0 if replicated else n.cp * n.dp)
 
     def price(rows: npt.NDArray[np.intp]) -> tuple[GroupGeometry, CollectiveTime]:
         everyone = group_geometry(ranks[rows], np.ones(len(rows)), net.domain_gpus)
         return everyone, collective_s("all_reduce", 4.0, everyone, net)
 
-    # Every strategy of a cluster sums over the same ranks: price that once.
+    # Strategies of a cluster sum over the same ranks: price that once.
     everyone, one = over_distinct(price, distinct(ranks.astype(np.int64)))
-    size, once = np.full_like(n.tp, 4.0), np.ones_like(n.tp)
-    return Message("world", "gradient norm", "all_reduce", size, once, one, everyone, one.time_s)
+    size, once = np.full_like(n.tp, 4.0), np.where(ranks > 1, 1.0, 0.0)
+    group = "model" if replicated else "world"
+    return Message(group, "gradient norm", "all_reduce", size, once, one, everyone, once * one.time_s)
 
 
 def tp_messages(

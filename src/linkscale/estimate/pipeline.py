@@ -6,9 +6,9 @@ that run weight gradients apart from the rest of backward fill bubbles with them
 table 2). With F forward, I the input gradients and W the weight gradients of a stage, and enough micro-batches:
 
 - ZB-H1: ``(pp - 1)(F + I - W)``.
-- ZB-V: ``(pp - 1) max(I / 2, I - W)`` until the last stage is through. A stage alone is idle for nothing where the three
-  parts take equal time; but stages end in turn, and the gradient norm waits for the last (section 4 of the paper leaves
-  that wait out by checking the norm afterwards).
+- ZB-V: ``(pp - 1) max(I / 2, I - W)`` until the last stage is through. No stage is idle between its first operation and
+  its last where the three parts take equal time; but stages end in turn, and the gradient norm waits for the last
+  (section 4 of the paper leaves that wait out by checking the norm afterwards).
 - DualPipe: ``(pp / 2 - 1)(F + 2I - W)`` as the report says, less what its middle stages gain by running their first
   pair apart: I - F a hop, at most F.
 
@@ -99,11 +99,11 @@ def chunks_in_flight(
 
     1F1B holds ``pp - stage`` micro-batches; interleaved warms up with ``2 (pp - stage - 1) + (vpp - 1) pp`` chunks and
     runs one more, and ``ahead`` of it where forward and backward of two micro-batches run side by side (Megatron-LM,
-    core/pipeline_parallel/schedules.py, get_pp_rank_microbatches; early versions warmed up with everything where there are only
-    ``pp`` micro-batches); GPipe holds all. ZB-H1 holds ``pp`` on every stage: what later stages send
-    back earlier waits for its weight gradients (Qi et al. 2023, section 2.2). ZB-V two chunks of each of ``pp``
-    micro-batches on every stage, DualPipe ``pp + 1`` micro-batches. An activation counts until its weight gradients
-    are done.
+    core/pipeline_parallel/schedules.py, get_pp_rank_microbatches; early versions warmed up with everything where there
+    are only ``pp`` micro-batches); GPipe holds all. ZB-H1 holds ``pp`` on every stage: what later stages send back
+    earlier waits for its weight gradients (Qi et al. 2023, section 2.2). ZB-V holds two chunks of each of ``pp``
+    micro-batches on every stage, DualPipe ``pp + 1`` micro-batches. Activations count until their weight gradients are
+    done.
     """
     everything = micro_batches * vpp
     match schedule:

@@ -24,6 +24,7 @@ from linkscale.estimate.messages import (
     norm_message,
     pipeline_messages,
     tp_messages,
+    whole_gradient_message,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
 from linkscale.estimate.pipeline import FILLING_SCHEDULES, StageLayers, bubble_s, stage_layers
@@ -51,6 +52,8 @@ class Inside:
     stage: Stages
     between: list[Message]
     """Messages between stages."""
+    whole: Message
+    """Gradients of what tensor-parallel ranks hold whole."""
     parts_s: dict[str, FloatArray]
     """Seconds of a step by cause."""
 
@@ -121,7 +124,8 @@ class BatchEstimate:
         within = self.within
         inner = tp_messages(within.tensor, unit, n, slowest, self.batch.choices, self.prices.setting.net)
         inner += cp_messages(within.context, unit, n, slowest)
-        return [*inner, *ep_messages(within.routing, unit, n, slowest), *self.inside.between, *self.exchange]
+        inner += [*ep_messages(within.routing, unit, n, slowest), self.inside.whole]
+        return [*inner, *self.inside.between, *self.exchange]
 
 
 def evaluate(
@@ -144,7 +148,7 @@ def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
     groups = dp_groups(n, choices, net)
     work = _first_stage(inside.unit, n, inside.layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
-    exchange.append(norm_message(n, net))
+    exchange.append(norm_message(n, choices, net))
     breakdown = _breakdown(inside, exchange, _update_s(work, groups, inside.unit.expert_rows, dev, choices))
     step = _sum(n, breakdown.values())
     memory = memory_bytes(inside.unit, n, inside.layers, groups, choices)
@@ -168,7 +172,9 @@ def inside_of(prices: Prices, batch: StrategyBatch) -> Inside:
         *pipeline_messages(unit, n, choices, setting.net),
         *embedding_messages(setting.decoder, unit, n, choices, setting.net),
     ]
-    return Inside(unit, n, layers, stage, between, _parts(setting, n, stage, between, choices), choices.schedule)
+    whole = whole_gradient_message(unit, n, layers, choices, setting.net)
+    parts = _parts(setting, n, stage, between, whole, choices)
+    return Inside(unit, n, layers, stage, between, whole, parts, choices.schedule)
 
 
 def _layers(decoder: Decoder, n: Numbers) -> StageLayers:
@@ -211,7 +217,7 @@ def _update_s(work: StageWork, groups: DpGroups, expert_rows: float, dev: Device
 
 
 def _parts(
-    setting: Setting, n: Numbers, stage: Stages, between: list[Message], choices: Choices
+    setting: Setting, n: Numbers, stage: Stages, between: list[Message], whole: Message, choices: Choices
 ) -> dict[str, FloatArray]:
     pp = _sum(n, (message.exposed_s for message in between))
     # Where messages are not overlapped, a micro-batch on its way through the other stages waits at each link.
@@ -222,7 +228,7 @@ def _parts(
     return {
         "compute": n.micro_batches * stage.slowest.compute_s,
         "recompute": n.micro_batches * stage.slowest.recompute_s,
-        "tp": n.micro_batches * stage.slowest.tp_s,
+        "tp": n.micro_batches * stage.slowest.tp_s + whole.exposed_s,
         "cp": n.micro_batches * stage.slowest.cp_s,
         "ep": n.micro_batches * stage.slowest.ep_s,
         "pp": pp,

@@ -12,7 +12,7 @@ from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
 from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
-from linkscale.cost.params import local_expert_params, local_params, parameter_tensors
+from linkscale.cost.params import local_expert_params, local_params, parameter_tensors, whole_params
 from linkscale.estimate.calls import Exchange, mean_exchange
 from linkscale.estimate.context_parallel import cp_exchange
 from linkscale.estimate.expert_parallel import ep_exchange
@@ -108,6 +108,9 @@ class Units:
     width: int
     layer_params: FloatArray
     """Parameters of a layer but for routed experts."""
+    layer_whole_params: float
+    """Those of a layer that every tensor-parallel rank holds whole."""
+    head_whole_params: float
     expert_params: FloatArray
     """Parameters of a layer's routed experts on one of their ranks."""
     expert_rows: float
@@ -160,6 +163,8 @@ def units(
         tp_hidden_s=exchange.hidden_s,
         width=hidden,
         layer_params=_mean(weights, params),
+        layer_whole_params=sum(w * whole_params(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
+        head_whole_params=whole_params(decoder.final),
         expert_rows=float(min((min(op.k, op.ffn) for op in routed), default=0)),
         expert_params=_mean(weights, [local_expert_params(g.ops, ep, etp) for g in decoder.groups]),
         layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),

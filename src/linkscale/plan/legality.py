@@ -228,7 +228,7 @@ def _supported_not(job: Job, s: Strategy) -> str:
 
 
 def _schedule(job: Job, b: StrategyBatch) -> BoolArray | bool:
-    """GPipe, ZB-H1 and DualPipe hold one chunk a stage, ZB-V two; DualPipe feeds both ends of an even pipeline alike."""
+    """GPipe, ZB-H1 and DualPipe hold one chunk a stage, ZB-V two; DualPipe feeds both ends of an even one alike."""
     alone = np.asarray(b.pp == 1)
     match b.choices.schedule:
         case "gpipe" | "zb-h1":
@@ -247,8 +247,8 @@ def _schedule_not(job: Job, s: Strategy) -> str:
     if s.schedule == "dualpipe":
         micro_batches = job.global_batch // (s.dp * s.micro_batch)
         return (
-            f"schedule dualpipe needs an even pp, vpp = 1 and micro-batches even in number, 2*pp = {2 * s.pp} at least; "
-            f"here pp = {s.pp}, vpp = {s.vpp} and {micro_batches} micro-batches"
+            f"schedule dualpipe needs an even pp, vpp = 1 and an even number of micro-batches, 2*pp = {2 * s.pp} at "
+            f"least; here pp = {s.pp}, vpp = {s.vpp} and {micro_batches} micro-batches"
         )
     if s.schedule == "zb-v":
         return f"schedule zb-v places two chunks on a stage, but vpp = {s.vpp}; use vpp = 2 or schedule zb-h1"
