@@ -1,9 +1,9 @@
 """A whole training step of megatron-core on CPU against the communication table: every collective, exactly.
 
 GPTModel under its own schedules, DistributedDataParallel and distributed optimizer, as one rank of 8 to 64. Rows of
-tensor and expert parallelism are those of the slowest stage (here the last, for its head), of a pipeline's messages what
-a middle stage sends, of data parallelism the first stage's: each is compared with a rank that has that part. Known
-differences:
+tensor and expert parallelism are those of the slowest stage (here the last, for its head), of a pipeline's messages
+what a middle stage sends, of data parallelism the first stage's: each is compared with a rank that has that part.
+Known differences:
 
 - Buckets are filled with whole tensors until they hold their size, chunks of an interleaved stage after the first have
   one bucket each, and stages after the first one a chunk; the table cuts the first stage's bytes into equal buckets.
@@ -105,7 +105,7 @@ def test_dense(layout):
         ({"experts": 64}, {"dp": 64, "ep": 64}),
         ({}, {"tp": 2, "pp": 2, "dp": 16, "ep": 8}),
     ],
-    ids=lambda case: named(case),
+    ids=named,
 )
 def test_experts(moe, layout):
     """Every exchange of tokens with their experts, beside those of attention and of shared experts."""
