@@ -14,7 +14,11 @@ from tests.oracles.recorder import Recorder, dist, torch, world
 from tests.oracles.table import table
 
 PP = 4
-SCHEDULES = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B", "interleaved": "ScheduleInterleaved1F1B"}
+SCHEDULES = {
+    "gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B", "interleaved": "ScheduleInterleaved1F1B",
+    "zb-h1": "ScheduleInterleavedZeroBubble", "zb-v": "ScheduleZBVZeroBubble",
+}  # fmt: skip
+SINGLE = ("gpipe", "1f1b")
 
 
 def stage_of(index, stages, mesh, reshard):
@@ -43,34 +47,40 @@ def recorded(monkeypatch, schedule, rank, micro_batches, vpp=1, dp=1, *, reshard
     monkeypatch.setattr(dist, "recv", lambda tensor, **_: tensor.fill_(1))
     with world(PP * dp, rank * dp):
         mesh = dist.device_mesh.init_device_mesh("cpu", (PP, dp), mesh_dim_names=("pp", "dp"))
-        stages = [stage_of(chunk * PP + rank, PP * vpp, mesh, reshard) for chunk in range(vpp)]
+        end = PP * vpp - 1
+        places = (rank, end - rank) if schedule == "zb-v" else [chunk * PP + rank for chunk in range(vpp)]
+        stages = [stage_of(place, PP * vpp, mesh, reshard) for place in places]
         run = getattr(pipelining, SCHEDULES[schedule])
-        run = run(stages if schedule == "interleaved" else stages[0], micro_batches, lambda y, t: (y - t).sum())
+        run = run(stages[0] if schedule in SINGLE else stages, micro_batches, lambda y, t: (y - t).sum())
         batch = torch.zeros(micro_batches, SEQ, ARCH.hidden)
-        given = {"target": batch, "losses": []} if rank == PP - 1 else {}
+        given = {"target": batch, "losses": []} if end in places else {}
         for recorder in (Recorder(), last := Recorder()):
             with recorder:
                 run.step(*([batch] if rank == 0 else []), **given)
     return last.table()
 
 
-def predicted(micro_batches, vpp, dp=1, sharding="zero3", groups=("pp",), layers=ARCH.layers):
+def predicted(micro_batches, vpp, dp=1, sharding="zero3", groups=("pp",), layers=ARCH.layers, schedule="1f1b"):
     import msgspec
 
     arch = msgspec.structs.replace(ARCH, layers=layers)
     return table(
         micro_batches * dp, arch=arch, pp=PP, vpp=vpp, dp=dp, stack="fsdp2", sharding=sharding, param_dtype="fp32",
-        sequence_parallel=False, schedule="1f1b", groups=groups,
+        sequence_parallel=False, schedule=schedule, groups=groups,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("rank", range(PP))
-@pytest.mark.parametrize(("schedule", "vpp"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)])
+@pytest.mark.parametrize(
+    ("schedule", "vpp"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1), ("zb-v", 2)]
+)
 def test_boundary_messages(monkeypatch, schedule, vpp, rank):
     micro_batches, layers = 8, PP * vpp
     found = recorded(monkeypatch, schedule, rank, micro_batches, vpp)
-    ((row, count),) = predicted(micro_batches, vpp, layers=layers).items()
-    ends = micro_batches if rank in (0, PP - 1) else 0
+    ours = "1f1b" if schedule == "interleaved" else schedule
+    ((row, count),) = predicted(micro_batches, vpp, layers=layers, schedule=ours).items()
+    # A V turns round on its last rank and ends on its first: neither sends there.
+    ends = micro_batches * (2 if schedule == "zb-v" else 1) if rank in (0, PP - 1) else 0
     # A neighbour is one of two ranks; the library's group is the whole pipeline. Boundaries are in fp32 here.
     assert found == {row._replace(ranks=PP, size_bytes=2 * row.size_bytes): count - ends}
 
