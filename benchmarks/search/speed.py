@@ -1,8 +1,8 @@
 """Strategies a second that the search screens on one core: GPT-3 175B on 4,096 A100s, sequence 2,048, batch 1,536.
 
-Counts legal, mutually distinct strategies for which step time AND memory were computed: pruning is off. Generating them,
-asking the rules, comparing with memory, ranking and the Pareto front are inside the measured time; the median pass
-counts. Terms that depend on some numbers only (a layer's kernels on tp and micro-batch) are priced once per distinct
+Counts legal, mutually distinct strategies for which step time AND memory were computed: pruning is off. Generating
+them, asking the rules, comparing with memory, ranking and the Pareto front are inside the measured time; the median
+pass counts. Terms that depend on some numbers only (a layer's kernels on tp and micro-batch) are priced once per distinct
 value; no strategy's step or memory is taken from another one. Whole commands are timed as users run them, with pruning.
 """
 
