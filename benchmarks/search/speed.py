@@ -2,8 +2,9 @@
 
 Counts legal, mutually distinct strategies for which step time AND memory were computed: pruning is off. Generating
 them, asking the rules, comparing with memory, ranking and the Pareto front are inside the measured time; the median
-pass counts. Terms that depend on some numbers only (a layer's kernels on tp and micro-batch) are priced once per distinct
-value; no strategy's step or memory is taken from another one. Whole commands are timed as users run them, with pruning.
+pass counts. Terms that depend on some numbers only (a layer's kernels on tp and micro-batch) are priced once per
+distinct value; no strategy's step or memory is taken from another one. Whole commands are timed as users run them, with
+pruning.
 """
 
 from __future__ import annotations
