@@ -117,7 +117,7 @@ def search_speed(found: Document) -> str:
         ("strategies screened a second, one core", f"{found['strategies_per_s']:,}", "at least 200,000"),
         ("strategies in the space, all legal and distinct", f"{found['strategies']:,}", "at least 500,000"),
     ]
-    limits = {"gpt3-175b": (4, "400 MB"), "llama-3.1-405b": (5, "")}
+    limits = {"gpt3-175b": (4, "400 MB"), "llama-3.1-405b": (5, ""), "deepseek-v3": (10, "")}
     for command, took in found["commands"].items():
         seconds, memory = limits[command.split()[1]]
         rows.append((f"`linkscale {command}`", f"{took['seconds']:.1f} s", f"at most {seconds} s"))

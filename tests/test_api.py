@@ -56,6 +56,43 @@ def test_plan_answers_layouts_given_as_fields_or_text(why):
     assert found.answer == "slower"
 
 
+@pytest.mark.parametrize(
+    "vary", [{"schedule": ("1f1b", "zb-v"), "tp": [2, 1]}, ["schedule=1f1b,zb-v", "tp=2,1"]]
+)  # fmt: skip
+def test_plan_searches_the_values_it_is_given(vary):
+    """Together they hold the best of each alone."""
+    found = ls.plan("llama-3.1-8b", SMALL, top=1, pp=2, vary=vary, **JOB)
+    assert found.space.axes["schedule"] == ["1f1b", "zb-v"]
+    assert found.space.axes["tp"] == [1, 2]
+    alone = [
+        ls.plan("llama-3.1-8b", SMALL, top=1, pp=2, tp=tp, schedule=schedule, **JOB).plans[0].estimate.step_s
+        for tp in (1, 2) for schedule in ("1f1b", "zb-v")
+    ]  # fmt: skip
+    assert found.plans[0].estimate.step_s == min(alone)
+
+
+@pytest.mark.parametrize(
+    ("vary", "words"),
+    [
+        ("tp=1,2", "vary: tp is given twice"),
+        (["cp=1", "cp=2"], "vary: cp is given twice"),
+        ({"schedule": ()}, "vary: schedule: no value given"),
+        ({"micro_batch": ("1",)}, "vary: micro_batch = '1'; it must be a whole number"),
+    ],
+)
+def test_values_that_contradict_or_are_none_are_refused(vary, words):
+    with pytest.raises(InputError, match=words):
+        ls.plan("llama-3.1-8b", SMALL, tp=1, vary=vary, **JOB)
+
+
+def test_precisions_are_searched_together_each_with_its_own_types():
+    """fp16 gradients are reduced in 16 bits; an accumulation type of one precision does not leak into another."""
+    both = {"precision": ("bf16", "fp16")}
+    found = ls.plan("llama-3.1-8b", "dgx-h100:16", top=10_000, stack="megatron", tp=2, vary=both, **JOB)
+    kinds = {(entry.strategy.precision, entry.strategy.grad_dtype) for entry in found.plans}
+    assert kinds == {("bf16", "fp32"), ("fp16", "fp16")}
+
+
 @pytest.mark.parametrize("why", [[{}], [""], [{"tp": "4"}], {"tp": None}, {"microbatch": 4}])
 def test_a_layout_that_is_none_is_refused(why):
     with pytest.raises(InputError, match="why: "):

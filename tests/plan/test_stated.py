@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from linkscale.base.errors import InputError
-from linkscale.plan.stated import parse_stated
+from linkscale.plan.stated import parse_stated, parse_varied
 from linkscale.plan.strategy import Strategy
 
 PLAIN = Strategy()
@@ -62,3 +62,35 @@ def test_bad_text_is_one_line_that_says_what_is_right(text, words):
 def test_no_text_raises_anything_else(text):
     with contextlib.suppress(InputError):
         assert parse_stated(text)
+
+
+def test_values_to_vary_are_named_as_fields_and_flags_are():
+    assert parse_varied("micro-batch=2, 4,2") == ("micro_batch", (2, 4))
+    assert parse_varied("sp=on,off") == ("sequence_parallel", (True, False))
+    assert parse_varied("bucket-bytes=0,25 MB") == ("bucket_bytes", (0, 25_000_000))
+    assert parse_varied("schedule=zb-v") == ("schedule", ("zb-v",))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'' is not FIELD=VALUE,VALUE; write for example schedule=1f1b,zb-v"),
+        ("schedule", "'schedule' is not FIELD=VALUE,VALUE"),
+        ("tp=1,,2", "'tp=1,,2' is not FIELD=VALUE,VALUE"),
+        ("tp=1,x", "tp = 'x'; it must be a whole number"),
+        ("schedule=1f1b,zb9", "unknown schedule 'zb9'"),
+        ("tq=1", "unknown field of a strategy 'tq'"),
+        ("a" * 10_000, "has 10000 characters"),
+    ],
+)
+def test_bad_values_to_vary_are_one_line(text, words):
+    with pytest.raises(InputError) as caught:
+        parse_varied(text)
+    assert words in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@given(st.text(max_size=40))
+def test_no_text_to_vary_raises_anything_else(text):
+    with contextlib.suppress(InputError):
+        assert parse_varied(text)[1]

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from linkscale.cost.kernels import FloatArray
+from linkscale.plan.strategy import Schedule
 
-FILLING_SCHEDULES = ("zb-h1", "zb-v", "dualpipe")
+FILLING_SCHEDULES: tuple[Schedule, ...] = ("zb-h1", "zb-v", "dualpipe")
 """Schedules that run weight gradients in what would be a bubble."""
 
 

@@ -143,7 +143,7 @@ def _combine(stack: Stack, values: Values, cluster: Cluster, constraints: Constr
 def _holds(choices: Choices, constraints: Constraints) -> bool:
     """Whether the choices use the numbers that are fixed: others would drop them without a word."""
     layers, domain = constraints.recompute_layers or 0, constraints.shard_domain or 1
-    if (constraints.recompute_modules or DEFAULT_MODULES) != DEFAULT_MODULES and not repeated_modules(choices):
+    if choices.recompute_modules != DEFAULT_MODULES and not repeated_modules(choices):
         return False
     return (layers == 0 or choices.recompute == "full") and (domain == 1 or choices.sharding == "hsdp")
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
+from linkscale.estimate.pipeline import FILLING_SCHEDULES
 from linkscale.estimate.prices import Prices, inside_choices
 from linkscale.estimate.step import inside_of
 from linkscale.plan.strategy import Choices, StrategyBatch
@@ -32,6 +34,8 @@ class Bounds:
     def of_stems(self, choices: Choices) -> FloatArray:
         """Return seconds that no completion of each stem by the choices undercuts, of shape (stems,)."""
         inside = inside_choices(choices)
+        if choices.schedule in FILLING_SCHEDULES:  # bubbles count for nothing, and nothing else tells them apart
+            inside = replace(inside, schedule=FILLING_SCHEDULES[0])
         if inside not in self._known:
             lightest = self.region.lightest(inside)
             self._known[inside] = inside_of(self.prices, lightest).least_s * (1.0 - ROUNDING)

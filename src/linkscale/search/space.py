@@ -87,6 +87,8 @@ class Region:
 
     def group(self, place: int, keep: BoolArray | None = None) -> Group | None:
         """Complete the stems (those to keep) by the ``place``-th combination of choices; None if nothing is legal."""
+        if keep is not None and not keep.any():
+            return None
         choices = self.axes.choices[place]
         stems = {**self.stems, _STEM: np.arange(len(self))}
         columns = _complete(choices, self.axes, stems if keep is None else _where(stems, keep), self.job)
