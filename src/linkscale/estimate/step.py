@@ -26,6 +26,7 @@ from linkscale.estimate.messages import (
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
+from linkscale.estimate.parameters import stage_params
 from linkscale.estimate.pipeline import FILLING_SCHEDULES, StageLayers, bubble_s, stage_layers
 from linkscale.estimate.prices import Prices, Setting, inside_choices
 from linkscale.estimate.replicas import DpGroups, Message, StageWork, dp_groups
@@ -185,13 +186,12 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
     # Tensor-parallel exchanges inside a domain leave the NICs free meanwhile; across domains they hold them.
     inside = np.where(n.tp > net.domain_gpus, 0.0, 1.0)
     hidden = (1.0 - inside) * unit.tp_hidden_s
+    first, last = np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)
     return StageWork(
         layers=layers,
         width=unit.width,
-        layer_params=unit.layer_params,
-        layer_tensors=unit.layer_tensors,
-        expert_params=unit.expert_params,
-        edge_params=unit.edge_params(np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)),
+        held=stage_params(unit.params, layers, first, last),
+        trained=stage_params(unit.trained, layers, first, last),
         layer_forward_s=forward + inside * layer.tp.forward_s,
         layer_backward_s=np.maximum(
             0.0, backward + inside * (layer.tp.backward_s + share * layer.tp.recompute_s) - hidden
@@ -203,10 +203,10 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
 
 
 def _update_s(work: StageWork, groups: DpGroups, expert_rows: float, dev: Device, choices: Choices) -> FloatArray:
-    update = optimizer_s(work.params, groups.dense.shard.size, float(work.width), dev, choices)
+    update = optimizer_s(work.trained.dense, groups.dense.shard.size, float(work.width), dev, choices)
     if work.routed:
         shards = groups.experts.shard.size
-        update = update + optimizer_s(work.stage_expert_params, shards, expert_rows, dev, choices)
+        update = update + optimizer_s(work.trained.experts, shards, expert_rows, dev, choices)
     return np.asarray(update)
 
 

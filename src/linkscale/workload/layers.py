@@ -16,6 +16,7 @@ from linkscale.workload.mixers import mixer_ops
 from linkscale.workload.mlps import mlp_ops
 from linkscale.workload.ops import Elementwise, Embedding, Gemm, LayerGroup, MixStreams, Norm, Op, Weights
 from linkscale.workload.parts import LayerKind, Tower
+from linkscale.workload.training import Training, adapted, frozen
 
 
 class Prediction(Model, frozen=True):
@@ -52,7 +53,7 @@ def decoder(arch: Architecture, *, absorbed: bool = False) -> Decoder:
     """Return the operations of an architecture; ``absorbed``: latent attention folds its matrices into the queries."""
     kinds = arch.layer_kinds()
     groups = tuple(LayerGroup(name=k.name, count=n, ops=_layer(arch, k, absorbed=absorbed)) for n, k in kinds)
-    return Decoder(
+    whole = Decoder(
         embeddings=_embeddings(arch),
         groups=groups,
         final=_final(arch),
@@ -62,6 +63,28 @@ def decoder(arch: Architecture, *, absorbed: bool = False) -> Decoder:
         prediction=_prediction(arch, absorbed=absorbed),
         towers=arch.towers,
     )
+    return _with_adapters(whole, arch.training) if arch.training.adapters else whole
+
+
+def _with_adapters(whole: Decoder, training: Training) -> Decoder:
+    """Freeze a decoder and adapt its layers, those of modules that predict further tokens included."""
+    head = frozen(whole.head)
+    assert isinstance(head, Gemm)
+    further = whole.prediction and msgspec.structs.replace(
+        whole.prediction, joint=_frozen(whole.prediction.joint), groups=_adapted(whole.prediction.groups, training)
+    )
+    return msgspec.structs.replace(
+        whole, embeddings=_frozen(whole.embeddings), groups=_adapted(whole.groups, training),
+        final=_frozen(whole.final), head=head, prediction=further,
+    )  # fmt: skip
+
+
+def _frozen(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    return tuple(frozen(op) for op in ops)
+
+
+def _adapted(groups: tuple[LayerGroup, ...], training: Training) -> tuple[LayerGroup, ...]:
+    return tuple(msgspec.structs.replace(group, ops=adapted(group.ops, training)) for group in groups)
 
 
 def _order(arch: Architecture) -> tuple[int, ...]:

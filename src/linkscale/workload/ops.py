@@ -7,6 +7,7 @@ sequence parallelism cut an operation.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from linkscale.base.model import Model
@@ -14,6 +15,9 @@ from linkscale.base.model import Model
 Region = Literal["sequence", "tensor"]
 """``sequence``: outside the tensor-parallel block, every TP rank holds all tokens (1/tp of them under sequence
 parallelism). ``tensor``: inside it, every TP rank holds 1/tp of the features of all tokens."""
+
+Target = Literal["qkv", "output", "mlp"]
+"""Linear layers that low-rank adapters are hung on: before attention or a scan, after it, of an MLP."""
 
 
 Module = Literal["", "core_attn", "mla_up_proj", "layernorm", "mlp", "shared_experts", "moe", "moe_act"]
@@ -46,6 +50,11 @@ class Gemm(Model, frozen=True, tag="gemm"):
     beside_routing: bool = False
     """Whether it needs nothing of the routed experts, so that it may run while tokens are on their way to them."""
     module: Module = ""
+    target: Target | None = None
+    """What a choice of products to adapt calls it; None: never adapted."""
+    trained: bool = True
+    half: bool = False
+    """Runs in 16 bits whatever the layers run in."""
 
 
 class Attention(Model, frozen=True, tag="attention"):
@@ -147,6 +156,7 @@ class Conv1d(Model, frozen=True, tag="conv1d"):
     channels: int
     kernel: int
     bias: bool = False
+    trained: bool = True
 
 
 class Router(Model, frozen=True, tag="router"):
@@ -164,6 +174,7 @@ class Router(Model, frozen=True, tag="router"):
     top_groups: int = 1
     balance_bias: bool = False
     saves_input: bool = True
+    trained: bool = True
 
 
 class Experts(Model, frozen=True, tag="experts"):
@@ -183,6 +194,7 @@ class Experts(Model, frozen=True, tag="experts"):
     bias: bool = False
     capacity: float | None = None
     spread: float = 0.0
+    trained: bool = True
 
     @property
     def wide(self) -> int:
@@ -196,6 +208,7 @@ class Weights(Model, frozen=True, tag="weights"):
     name: str
     size: int
     region: Region
+    trained: bool = True
 
 
 class MixStreams(Model, frozen=True, tag="mix_streams"):
@@ -227,6 +240,7 @@ class Norm(Model, frozen=True, tag="norm"):
     share: float = 1.0
     """Part of the tokens that have such a vector."""
     module: Module = ""
+    trained: bool = True
 
 
 class Elementwise(Model, frozen=True, tag="elementwise"):
@@ -253,6 +267,7 @@ class Embedding(Model, frozen=True, tag="embedding"):
     rows: int
     size: int
     vocab_parallel: bool = True
+    trained: bool = True
 
 
 Op = Gemm | Attention | Index | Scan | Conv1d | Router | Experts | Weights | MixStreams | Norm | Elementwise | Embedding
@@ -269,6 +284,11 @@ def module_of(op: Op) -> Module:
             return op.module
         case _:
             return ""
+
+
+def trained_ops(ops: Iterable[Op]) -> tuple[Op, ...]:
+    """Return the operations whose parameters are trained; those that have none are not among them."""
+    return tuple(op for op in ops if getattr(op, "trained", False))
 
 
 class LayerGroup(Model, frozen=True):
