@@ -141,8 +141,8 @@ def _tuning(arch: Architecture) -> Iterator[str]:
     training = arch.training
     if training.adapters:
         yield (
-            f"LoRA of rank {training.lora_rank} on {training.lora_targets}: {trained_params(arch):,} trained "
-            "parameters in 16 bits, beside frozen 16-bit weights; MFU leaves out the weight gradients that nobody computes"
+            f"LoRA of rank {training.lora_rank} on {training.lora_targets}: {trained_params(arch):,} "
+            "parameters in 16 bits beside frozen weights; MFU leaves out the weight gradients that nobody computes"
         )
 
 
