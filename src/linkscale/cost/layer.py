@@ -192,7 +192,8 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     dgrad = gemm_s(tokens, k, n, dev, rate, in_bytes=in_bytes)
     wgrad = gemm_s(n, k, tokens, dev, rate, in_bytes=in_bytes, out_bytes=grad_bytes)
     wgrad = wgrad if op.trained else np.zeros_like(wgrad)
-    cast = 0.0 if half else dev.operand.cast_bytes / dev.memory_bytes_per_s
+    cast_bytes = dev.operand.cast_bytes if op.trained else dev.operand.frozen_cast_bytes
+    cast = 0.0 if half else cast_bytes / dev.memory_bytes_per_s
     forward, dgrad = forward + cast * tokens * k, dgrad + cast * tokens * n
     total.forward_s += copies * forward
     total.gemm_forward_s += copies * forward
@@ -311,6 +312,8 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
         return time, (5.0 if op.dropout else 2.0) * batch_heads * part.queries * part.seq
     # A ring computes on one peer's tokens at a time; gathered or traded keys are met all at once.
     lengths = part.queries if part.choices.cp_comm == "p2p" else np.full_like(part.queries, part.seq)
+    if op.documents:  # the one that a token lies in is twice as long as the mean
+        lengths = np.minimum(lengths, 2.0 * op.documents)
     # A batch has few lengths: a curve is read once for each.
     distinct, place = np.unique(lengths, return_inverse=True)
     rates = np.array([attention_rate(dev.attention, float(n), op.qk_dim, op.causal) for n in distinct])

@@ -139,6 +139,11 @@ def _assumptions(arch: Architecture, strategy: Strategy) -> tuple[str, ...]:
 
 def _tuning(arch: Architecture) -> Iterator[str]:
     training = arch.training
+    if training.packed_tokens:
+        yield (
+            f"sequences packed with documents of {training.packed_tokens:,} tokens on average, of exponential lengths, "
+            "that attend within themselves; MFU counts what they attend to"
+        )
     if training.adapters:
         yield (
             f"LoRA of rank {training.lora_rank} on {training.lora_targets}: {trained_params(arch):,} "

@@ -1,4 +1,4 @@
-"""What a published run trains: all weights, or adapters, whose rank and place the product decides."""
+"""What a published run trains and on what: all weights or adapters, on whole sequences or packed documents."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ def adapters(record: RunRecord) -> bool:
 
 
 def as_trained(asked: Asked, arch: Architecture) -> Architecture:
-    """Return a run's model with what is trained of it."""
+    """Return a run's model with what is trained of it, and on what."""
+    packed = asked.may("packed_tokens") or 0
     if not adapters(asked.record):
-        return arch
+        return _with(arch, Training(packed_tokens=packed)) if packed else arch
     rank, targets = asked.default("lora_rank"), asked.default("lora_targets")
-    return _with(arch, Training(lora_rank=rank, lora_targets=targets))
+    return _with(arch, Training(lora_rank=rank, lora_targets=targets, packed_tokens=packed))
 
 
 @lru_cache(maxsize=512)

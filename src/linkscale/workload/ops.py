@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+import numpy as np
+
 from linkscale.base.model import Model
 
 Region = Literal["sequence", "tensor"]
@@ -78,23 +80,53 @@ class Attention(Model, frozen=True, tag="attention"):
     compressed: int = 0
     shared_kv: bool = False
     """Keys are values too: one tensor."""
+    documents: int = 0
+    """Tokens on average of the documents packed in a sequence, each of which attends within itself; 0: one document."""
 
     def keys(self, seq: float, *, causal: bool) -> float:
-        """Return the keys that a query meets on average: under a causal mask, only those before it."""
+        """Return the keys that a query meets on average: under a causal mask, only those before it.
+
+        In packed documents, those of its own; without the mask they are counted twice, as before and after it.
+        """
+        if self.documents:
+            return (1.0 if causal else 2.0) * self._keys_of_documents(seq, float(self.documents))
         if self.chunk is not None:
             chunk = min(float(self.chunk), seq)
             return chunk / 2.0 if causal else chunk
+        narrowest, far, met = self._reach(seq)
         if not self.compressed:
-            narrowest = min((seq, *(float(n) for n in (self.window, self.selected) if n is not None)))
             return _within(narrowest, seq) if causal else narrowest
+        return _within(narrowest, seq) + _within(met, far) if causal else narrowest + met
+
+    def _reach(self, seq: float) -> tuple[float, float, float]:
+        """Return the most keys that a query meets one by one, and how many compressed ones there are and are met."""
+        if not self.compressed:
+            return min((seq, *(float(n) for n in (self.window, self.selected) if n is not None))), 0.0, 0.0
         far, near = seq / self.compressed, min(seq, float(self.window or 0))
-        met = min(far, float(self.selected)) if self.selected is not None else far
-        return _within(near, seq) + _within(met, far) if causal else near + met
+        return near, far, min(far, float(self.selected)) if self.selected is not None else far
+
+    def _keys_of_documents(self, seq: float, mean: float) -> float:
+        if self.chunk is not None:
+            seq = min(float(self.chunk), seq)
+        near, far, met = self._reach(seq)
+        beyond = _within_documents(met, far, mean / self.compressed) if self.compressed else 0.0
+        return _within_documents(near, seq, mean) + beyond
 
 
 def _within(most: float, seq: float) -> float:
     """Keys before a query on average, ``most`` of them at most: the first queries have fewer."""
     return most * (1.0 - most / (2.0 * seq))
+
+
+def _within_documents(most: float, seq: float, mean: float) -> float:
+    """Keys of its own document before a query on average, ``most`` of them at most.
+
+    A document ends after any token with probability ``1 / mean`` (lengths are exponential, cut at the sequence's ends),
+    so that a query at place x meets ``mean (1 - exp(-min(x, most) / mean))``; this is the average over x. For long
+    documents it becomes :func:`_within`.
+    """
+    ended = -float(np.expm1(-most / mean))
+    return mean * (most - mean * ended + (seq - most) * ended) / seq
 
 
 class Index(Model, frozen=True, tag="index"):

@@ -1,4 +1,4 @@
-"""What of a decoder is trained: all of it, or low-rank adapters beside some of its linear layers.
+"""What of a decoder is trained, and on what: all of it or adapters, on one document a sequence or on several.
 
 An adapter (LoRA, Hu et al. 2021, arXiv 2106.09685) adds ``B A x`` to what a frozen linear layer returns, A of ``rank``
 rows and B of ``rank`` columns. The base keeps its input gradients but has no weight gradients; everything that follows
@@ -15,7 +15,7 @@ import msgspec
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
-from linkscale.workload.ops import Elementwise, Gemm, Op, Router, Target
+from linkscale.workload.ops import Attention, Elementwise, Gemm, Op, Router, Target
 
 LoraTargets = Literal["qkv", "attention", "all-linear"]
 
@@ -30,21 +30,35 @@ MOST_RANK = 65_536
 
 
 class Training(Model, frozen=True):
-    """How a model is trained: ``lora_rank`` 0 trains all weights, else adapters of that rank on ``lora_targets``."""
+    """How a model is trained.
+
+    ``lora_rank`` 0 trains all weights, else adapters of that rank on ``lora_targets``. ``packed_tokens``: mean length
+    of the documents packed in a sequence, 0 where it is one document.
+    """
 
     lora_rank: int = 0
     lora_targets: LoraTargets = "all-linear"
+    packed_tokens: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.lora_rank <= MOST_RANK:
             raise InputError(
                 f"lora_rank = {self.lora_rank}; it must be from 1 to {MOST_RANK}, or 0 to train everything"
             )
+        if self.packed_tokens < 0:
+            raise InputError(f"packed_tokens = {self.packed_tokens}; it must be at least 1, or 0 for one document")
 
     @property
     def adapters(self) -> bool:
         """Whether adapters are trained in place of the weights."""
         return self.lora_rank > 0
+
+
+def packed(ops: Iterable[Op], tokens: int) -> tuple[Op, ...]:
+    """Let attention stay within documents of so many tokens on average."""
+    return tuple(
+        msgspec.structs.replace(op, documents=tokens) if isinstance(op, Attention) else op for op in ops
+    )  # fmt: skip
 
 
 def adapted(ops: Iterable[Op], training: Training) -> tuple[Op, ...]:
