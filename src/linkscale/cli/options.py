@@ -91,6 +91,17 @@ ScaleOut = Annotated[
     str | None,
     typer.Option("--scaleout", metavar="FABRIC", help="Other network: ib-400 (a port per GPU), ib-400x1/node, …"),
 ]
+LoraRank = Annotated[
+    int | None, typer.Option("--lora-rank", metavar="N", help="Train adapters of this rank, not all weights.")
+]
+LoraTargets = Annotated[
+    str | None,
+    typer.Option("--lora-targets", metavar="qkv|attention|all-linear", help="Layers with adapters (all-linear)."),
+]
+PackedTokens = Annotated[
+    int | None,
+    typer.Option("--packed-tokens", metavar="N", help="Mean length of documents packed in a sequence."),
+]
 Catalog = Annotated[str | None, typer.Option("--catalog", metavar="FILE", help="YAML with hardware of your own.")]
 
 

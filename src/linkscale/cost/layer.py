@@ -312,8 +312,7 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
         return time, (5.0 if op.dropout else 2.0) * batch_heads * part.queries * part.seq
     # A ring computes on one peer's tokens at a time; gathered or traded keys are met all at once.
     lengths = part.queries if part.choices.cp_comm == "p2p" else np.full_like(part.queries, part.seq)
-    if op.documents:  # the one that a token lies in is twice as long as the mean
-        lengths = np.minimum(lengths, 2.0 * op.documents)
+    lengths = np.minimum(lengths, op.length(part.seq))
     # A batch has few lengths: a curve is read once for each.
     distinct, place = np.unique(lengths, return_inverse=True)
     rates = np.array([attention_rate(dev.attention, float(n), op.qk_dim, op.causal) for n in distinct])

@@ -131,13 +131,13 @@ def _assumptions(arch: Architecture, strategy: Strategy) -> tuple[str, ...]:
             f"{modules} module{'s' if modules > 1 else ''} that predict{'' if modules > 1 else 's'} further tokens "
             "trained on the last stage; MFU leaves them out"
         )
-    notes += _tuning(arch)
+    notes += _tuning(arch, strategy)
     if strategy.compression != "none" or strategy.hierarchical:
         notes.append("gradient compression and hierarchical exchange are recorded but not priced yet")
     return tuple(notes)
 
 
-def _tuning(arch: Architecture) -> Iterator[str]:
+def _tuning(arch: Architecture, strategy: Strategy) -> Iterator[str]:
     training = arch.training
     if training.packed_tokens:
         yield (
@@ -145,8 +145,9 @@ def _tuning(arch: Architecture) -> Iterator[str]:
             "that attend within themselves; MFU counts what they attend to"
         )
     if training.adapters:
+        trained = trained_params(arch, apart=strategy.stack != "megatron")
         yield (
-            f"LoRA of rank {training.lora_rank} on {training.lora_targets}: {trained_params(arch):,} "
+            f"LoRA of rank {training.lora_rank} on {training.lora_targets}: {trained:,} "
             "parameters in 16 bits beside frozen weights; MFU leaves out the weight gradients that nobody computes"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from linkscale.plan.strategy import DEFAULT_MODULES, Strategy
+from linkscale.report.context import Asked
 from linkscale.report.text import gigabits, size
 from linkscale.topology.cluster import Cluster
 
@@ -111,6 +112,17 @@ def _routing(strategy: Strategy) -> list[str]:
     words += [f"results in {strategy.combine_dtype}"] if strategy.combine_dtype != "bf16" else []
     words += [f"hidden behind {_HIDING[strategy.a2a_overlap]}"] if strategy.a2a_overlap != "none" else []
     return words + _EXPERT_WORDS[strategy.expert_gemm]
+
+
+def training_lines(job: Asked) -> list[tuple[str, str]]:
+    """Say what is trained and on what, where that is not all weights on one document a sequence."""
+    training = job.training
+    words = []
+    if training.adapters:
+        words.append(f"LoRA of rank {training.lora_rank} on {training.lora_targets}")
+    if training.packed_tokens:
+        words.append(f"documents of {training.packed_tokens:,} tokens packed")
+    return [("training", " · ".join(words))] if words else []
 
 
 def cluster_lines(cluster: Cluster) -> list[tuple[str, str]]:

@@ -101,11 +101,15 @@ def active_params(arch: Architecture) -> int:
     )
 
 
-def trained_params(arch: Architecture) -> int:
-    """Parameters that are trained: all of them, or those of adapters."""
+def trained_params(arch: Architecture, *, apart: bool = False) -> int:
+    """Parameters that are trained: all of them, or those of adapters.
+
+    ``apart``: queries, keys and values, and gate and up, are products of their own, with an adapter each.
+    """
     if not arch.training.adapters:
         return params(arch)
-    return sum(group.count * _sum(trained_ops(group.ops)) for group in decoder(arch).groups)
+    every = [(group.count, op) for group in decoder(arch).groups for op in trained_ops(group.ops)]
+    return sum(count * op_params(op) * (op.parts if apart and isinstance(op, Gemm) else 1) for count, op in every)
 
 
 def prediction_params(arch: Architecture) -> int:

@@ -195,7 +195,7 @@ def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
         return ()
     if place == "output":
         return (_norm(arch, f"{half} output norm"),)
-    return (msgspec.structs.replace(_norm(arch, f"{half} norm"), module="layernorm"),)
+    return (replace(_norm(arch, f"{half} norm"), module="layernorm"),)
 
 
 def _norm(arch: Architecture, name: str) -> Norm:

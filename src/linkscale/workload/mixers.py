@@ -47,6 +47,7 @@ def self_attention(arch: Architecture, a: SelfAttention) -> tuple[Op, ...]:
         Gemm(
             name="qkv",
             target="qkv",
+            parts=3,
             n=wide,
             k=arch.hidden,
             shard="column",

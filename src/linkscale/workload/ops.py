@@ -54,6 +54,9 @@ class Gemm(Model, frozen=True, tag="gemm"):
     module: Module = ""
     target: Target | None = None
     """What a choice of products to adapt calls it; None: never adapted."""
+    parts: int = 1
+    """Products that only Megatron makes one: queries, keys and values, or gate and up. Of an adapter's first product,
+    how often stacks that keep them apart have it."""
     trained: bool = True
     half: bool = False
     """Runs in 16 bits whatever the layers run in."""
@@ -97,6 +100,10 @@ class Attention(Model, frozen=True, tag="attention"):
         if not self.compressed:
             return _within(narrowest, seq) if causal else narrowest
         return _within(narrowest, seq) + _within(met, far) if causal else narrowest + met
+
+    def length(self, seq: float) -> float:
+        """Return the length of a whole sequence whose queries meet as many keys as those of its packed documents."""
+        return 2.0 * _within_documents(seq, seq, float(self.documents)) if self.documents else seq
 
     def _reach(self, seq: float) -> tuple[float, float, float]:
         """Return the most keys that a query meets one by one, and how many compressed ones there are and are met."""

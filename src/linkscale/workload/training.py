@@ -90,13 +90,15 @@ def _adapter(op: Gemm, rank: int) -> tuple[Op, ...]:
     """Return A, B, and what scales their result and adds it, cut as the base is.
 
     Before a column-parallel base A is whole on every tensor-parallel rank; after a row-parallel one it is cut along its
-    input. The sums of ``rank`` numbers per token that this needs are left out: a thousandth of what the base exchanges.
+    input. Stacks that keep the parts of the base in products of their own have an A for each. The sums of ``rank``
+    numbers per token over tensor-parallel ranks are left out: a thousandth of what the base exchanges.
     """
     down_shard: Literal["row", "none"] = "row" if op.shard == "row" else "none"
     up_shard: Literal["column", "none"] = "none" if op.shard == "none" else "column"
     region: Literal["sequence", "tensor"] = "tensor" if op.shard == "column" else "sequence"
     return (
-        Gemm(name=f"{op.name} A", n=rank, k=op.k, shard=down_shard, saves_input=False, half=True, module=op.module),
+        Gemm(name=f"{op.name} A", n=rank, k=op.k, shard=down_shard, saves_input=False, half=True, module=op.module,
+             parts=op.parts),
         Gemm(name=f"{op.name} B", n=op.n, k=rank, shard=up_shard, boundary=False, half=True,
              kv_columns=op.kv_columns, kv_heads=op.kv_heads, module=op.module),
         Elementwise(name=f"{op.name} add", reads=3 * op.n, writes=2 * op.n, saves=0, region=region, module=op.module),
