@@ -59,7 +59,12 @@ def test_runs_that_train_adapters_take_them_from_the_products_recipe():
 
 
 def test_what_a_convention_makes_of_frozen_weights_is_not_guessed():
-    printed = {"step_time_s": None, "tflops_per_gpu": 140.0, "flops_convention": "6N+full attention"}
+    printed = {
+        "step_time_s": None,
+        "tokens_per_s_per_gpu": None,
+        "tflops_per_gpu": 140.0,
+        "flops_convention": "6N+full attention",
+    }
     full, few = (changed(model=model, **printed) for model in ("GPT-3", "GPT-3 (LoRA)"))
     assert case(full).measured_step_s is not None
     assert case(few).measured_step_s is None

@@ -78,6 +78,10 @@ FLAGS: tuple[Flag, ...] = (
          ("grouped", "sequential", "fused")),
     Flag("dispatch_dtype", str, ("--dispatch-dtype",), "Type in which tokens go to experts.", _DTYPES),
     Flag("combine_dtype", str, ("--combine-dtype",), "Type in which experts' results come back.", _DTYPES),
+    Flag("offload_optimizer", bool, ("--offload-optimizer/--no-offload-optimizer",),
+         "Optimizer states and the update on the host."),
+    Flag("offload_params", bool, ("--offload-params/--no-offload-params",), "Sharded weights in host memory."),
+    Flag("offload_layers", int, ("--offload-layers",), "Layers per stage with activations in host memory (0: none)."),
     Flag("overlap_p2p", bool, ("--overlap-p2p/--no-overlap-p2p",), "Pipeline sends behind compute."),
 )  # fmt: skip
 

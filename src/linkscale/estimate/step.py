@@ -12,6 +12,7 @@ import numpy.typing as npt
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.network import Network
+from linkscale.cost.offload import needed_host
 from linkscale.cost.optimizer import optimizer_s
 from linkscale.cost.waiting import expected_slowest
 from linkscale.estimate.data_parallel import dp_messages
@@ -26,6 +27,7 @@ from linkscale.estimate.messages import (
     tp_messages,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
+from linkscale.estimate.offload import copies, host_update_of
 from linkscale.estimate.parameters import stage_params
 from linkscale.estimate.pipeline import FILLING_SCHEDULES, StageLayers, bubble_s, stage_layers
 from linkscale.estimate.prices import Prices, Setting, inside_choices
@@ -146,7 +148,12 @@ def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
     work = _first_stage(inside.unit, n, inside.layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, net))
-    breakdown = _breakdown(inside, exchange, _update_s(work, groups, inside.unit.expert_rows, dev, choices))
+    update, copied = _update_s(work, groups, inside.unit.expert_rows, dev, choices), np.zeros_like(n.tp)
+    if choices.offload_optimizer or choices.offload_params or batch.offload_layers.any():
+        found = needed_host(setting.cluster, choices)
+        copied = copies(inside.unit, n, work, groups, choices, found).total
+        update = host_update_of(work, groups, choices, found) if choices.offload_optimizer else update
+    breakdown = _breakdown(inside, exchange, update, copied)
     step = _sum(n, breakdown.values())
     memory = memory_bytes(inside.unit, n, inside.layers, groups, choices)
     return BatchEstimate(step, breakdown, memory, setting.cluster.gpu.memory_bytes, inside, exchange, prices, batch)
@@ -232,7 +239,9 @@ def _parts(
     }
 
 
-def _breakdown(inside: Inside, exchange: list[Message], update_s: FloatArray) -> dict[str, FloatArray]:
+def _breakdown(
+    inside: Inside, exchange: list[Message], update_s: FloatArray, copied_s: FloatArray
+) -> dict[str, FloatArray]:
     dp = _sum(inside.n, (message.exposed_s for message in exchange))
-    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + np.zeros_like(dp)}
+    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + np.zeros_like(dp), "offload": copied_s}
     return {key: parts[key] for key in BREAKDOWN_KEYS}

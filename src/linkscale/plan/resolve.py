@@ -86,8 +86,6 @@ def _no_shape(record: RunRecord) -> str:
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("contradictory", _contradicts, _says("the numbers that the source prints contradict each other (CHECK)")),
     Refusal("contradictory", lambda r: bool(disagreement(r)), disagreement),
-    Refusal("offload", lambda r: "CPU offload experiment" in r.notes or "CPU offload used" in r.notes,
-            _says("offload to host memory is not priced")),
     Refusal("no shape", lambda r: bool(_no_shape(r)), _no_shape),
     Refusal("unknown GPU", lambda r: r.gpu.startswith("unknown"), _says("the source does not state the GPU")),
     Refusal("no GPU count", lambda r: not r.num_gpus, _says("the source does not state the number of GPUs")),

@@ -19,6 +19,7 @@ TIME_WORDS: dict[str, str] = {
     "optimizer": "gradient norm, clipping, update",
     "input_host": "input and launches that the GPU waits for",
     "wait": "waiting for the slowest of all GPUs",
+    "offload": "exposed copies to and from host memory",
 }
 
 MEMORY_WORDS: dict[str, str] = {
@@ -96,6 +97,7 @@ def _unusual(strategy: Strategy) -> list[str]:
     words += (
         [f"tp overlap {strategy.tp_overlap}"] if strategy.tp_overlap in ("bulk", "ring") and strategy.tp > 1 else []
     )
+    words += _offloaded(strategy)
     words += _routing(strategy) if strategy.ep * strategy.etp > 1 else []
     if strategy.dp * strategy.cp > 1:
         words += [] if strategy.overlap_grad_reduce else ["gradient exchange not overlapped"]
@@ -103,6 +105,15 @@ def _unusual(strategy: Strategy) -> list[str]:
         gathers = strategy.sharding != "none" and not strategy.overlap_param_gather
         words += ["parameter gathering not overlapped"] if gathers else []
     return words + ([] if strategy.overlap_p2p or strategy.vpp == 1 else ["p2p not overlapped"])
+
+
+def _offloaded(strategy: Strategy) -> list[str]:
+    """Return what waits in host memory."""
+    layers = strategy.offload_layers
+    what = {"optimizer": strategy.offload_optimizer, "weights": strategy.offload_params,
+            f"activations of {layers} layer{'s' if layers > 1 else ''}": layers > 0}  # fmt: skip
+    words = [name for name, offloaded in what.items() if offloaded]
+    return [f"{' and '.join(words)} on the host"] if words else []
 
 
 def _routing(strategy: Strategy) -> list[str]:
