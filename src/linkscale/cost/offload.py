@@ -14,7 +14,7 @@ from linkscale.base.errors import InputError
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.memory import StateBytes
 from linkscale.cost.optimizer import MASTER_BYTES, UPDATES, streamed_bytes
-from linkscale.plan.strategy import DTYPE_BYTES, Choices
+from linkscale.plan.strategy import DTYPE_BYTES, Choices, Strategy
 from linkscale.topology.cluster import Cluster
 
 # Achieved over label rate of pinned copies: 55.4 of 63 GB/s over PCIe 5 (H200), 359 of 450 GB/s over the link between
@@ -42,6 +42,12 @@ def host(cluster: Cluster) -> Host:
     own = chip * CHIP_TO_CHIP_FRACTION if chip else gpu.pcie_bandwidth_bytes_per_s * PCIE_FRACTION
     memory = cluster.host_memory_bytes_per_s * HOST_MEMORY_FRACTION / sharing
     return Host(min(own, memory) if memory else own, memory)
+
+
+def offloads(strategy: Choices) -> bool:
+    """Whether a strategy keeps anything on the host."""
+    layers = strategy.offload_layers if isinstance(strategy, Strategy) else 0
+    return strategy.offload_optimizer or strategy.offload_params or layers > 0
 
 
 def needed_host(cluster: Cluster, choices: Choices) -> Host:

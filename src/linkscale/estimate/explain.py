@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from linkscale.cost.collectives import ALGORITHMS
 from linkscale.cost.memory import REPEATED_PRODUCTS
 from linkscale.cost.network import PROTOCOLS
+from linkscale.cost.offload import host, offloads
 from linkscale.estimate.interval import interval_width, unchecked
 from linkscale.estimate.replicas import Message
 from linkscale.estimate.result import Breakdown, Communication, Estimate, Level, Memory
@@ -67,7 +68,7 @@ def estimate_step(
         device_bytes=float(found.memory.device[0]),
         device_capacity_bytes=found.capacity_bytes,
         fits=bool(found.fits[0]),
-        assumptions=(*cluster.assumptions, *_assumptions(arch, strategy)),
+        assumptions=(*cluster.assumptions, *_assumptions(arch, cluster, strategy)),
         warnings=_warnings(arch, model, cluster, strategy, seq_len, found),
     )  # fmt: skip
 
@@ -119,7 +120,7 @@ def _memory(found: BatchEstimate) -> Memory:
     return Memory(**parts, other=total - sum(parts.values()), total=total)
 
 
-def _assumptions(arch: Architecture, strategy: Strategy) -> tuple[str, ...]:
+def _assumptions(arch: Architecture, cluster: Cluster, strategy: Strategy) -> tuple[str, ...]:
     modules = arch.prediction_modules
     notes = [
         "MFU counts 6N (output logits included) + full attention, no recompute, over the dense "
@@ -132,9 +133,21 @@ def _assumptions(arch: Architecture, strategy: Strategy) -> tuple[str, ...]:
             "trained on the last stage; MFU leaves them out"
         )
     notes += _tuning(arch, strategy)
+    if offloads(strategy):
+        notes.append(_host_said(cluster))
     if strategy.compression != "none" or strategy.hierarchical:
         notes.append("gradient compression and hierarchical exchange are recorded but not priced yet")
     return tuple(notes)
+
+
+def _host_said(cluster: Cluster) -> str:
+    found, gpu = host(cluster), cluster.gpu
+    link = "chip-to-chip link" if gpu.chip_to_chip_bandwidth_bytes_per_s else "PCIe"
+    memory = f", {found.memory_bytes_per_s / 1e9:.3g} GB/s of host memory" if found.memory_bytes_per_s else ""
+    return (
+        f"each GPU copies {found.link_bytes_per_s / 1e9:.3g} GB/s each way to its host ({link}){memory}: its share "
+        "of what the GPUs of a node have"
+    )
 
 
 def _tuning(arch: Architecture, strategy: Strategy) -> Iterator[str]:
