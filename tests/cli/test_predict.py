@@ -213,3 +213,40 @@ def test_adapters_take_less_time_and_memory(capsys):
 )
 def test_training_that_makes_no_sense_is_one_line_and_exit_2(capsys, options, words):
     assert words in error(capsys, *JOB_70B, *options)
+
+
+FSDP = ("--stack", "fsdp2", "--recompute", "none")
+
+
+def test_offloading_is_told_and_frees_memory(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    options = ("--offload-optimizer", "--offload-params", "--offload-layers", "40")
+    assert predict(*JOB_70B, *FSDP, *options) == 0
+    out = capsys.readouterr().out
+    assert "optimizer and weights and activations of 40 layers on the host" in out
+    assert "exposed copies to and from host memory" in out
+    plain, found = (document(capsys, *JOB_70B, *FSDP, *more) for more in ((), options))
+    assert found["memory_bytes"]["optimizer"] == 0.0
+    assert found["memory_bytes"]["total"] < plain["memory_bytes"]["total"]
+    assert found["breakdown_s"]["offload"] > plain["breakdown_s"]["offload"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*JOB_70B, "--offload-params"), "use stack fsdp2 or deepspeed with zero3"),
+        ((*JOB_70B, *FSDP, "--offload-params"), "offload_params needs offload_optimizer"),
+        ((*JOB_70B, *FSDP, "--offload-optimizer"), "takes weights and optimizer together"),
+        ((*JOB_70B, "--offload-optimizer", "--optimizer", "muon"), "muon does not update on the host"),
+        ((*JOB_70B, "--stack", "ddp", "--offload-optimizer"), "stack ddp has no offload_optimizer"),
+        ((*JOB_70B, "--pp", "2", "--offload-layers", "41"), "a stage has 40 layers; use 40 or fewer"),
+        ((*JOB_70B, "--offload-layers", "-1"), "offload_layers = -1; it must be from 0"),
+        (
+            (JOB_70B[0], "mi300x:64", *JOB_70B[2:], "--offload-optimizer"),
+            "does not know the host memory of MI300X-OAM-8",
+        ),
+        ((JOB_70B[0], "tpu-v4-pod:64", *JOB_70B[2:], "--offload-layers", "2"), "no link to its host"),
+    ],
+)
+def test_offloading_that_cannot_be_is_one_line_and_exit_2(capsys, arguments, words):
+    assert words in error(capsys, *arguments)

@@ -85,6 +85,12 @@ def test_the_published_layouts_of_deepseek_v3_are_legal():
         (LLAMA_70B, 64, Strategy(stack="deepspeed", sharding="zero3", pp=2, dp=32), "use pp = 1 or sharding zero1"),
         (LLAMA_70B, 64, Strategy(tp=8, dp=8, sequence_parallel=False, tp_overlap="ring"), "needs sequence_parallel"),
         (LLAMA_70B, 64, Strategy(dp=64, overlap_grad_reduce=False), "turn both on or both off"),
+        (LLAMA_70B, 64, Strategy(dp=64, offload_params=True), "stack megatron has sharding zero1 here"),
+        (LLAMA_70B, 64, Strategy(stack="fsdp2", sharding="zero3", dp=64, offload_params=True), "turn on both"),
+        (LLAMA_70B, 64, Strategy(stack="fsdp2", sharding="zero3", dp=64, offload_optimizer=True), "or neither"),
+        (LLAMA_70B, 64, Strategy(dp=64, optimizer="muon", offload_optimizer=True), "use adamw, adamw-bf16, sgd"),
+        (LLAMA_70B, 64, Strategy(stack="ddp", sharding="none", dp=64, offload_optimizer=True), "use stack deepspeed"),
+        (LLAMA_70B, 64, Strategy(pp=8, dp=8, offload_layers=11), "a stage has 10 layers; use 10 or fewer"),
         (LLAMA_70B, 64, Strategy(dp=64, ep=8), "plain has no routed experts, but ep = 8 and etp = 1"),
         (MIXTRAL, 64, Strategy(dp=64, ep=16), "8 experts do not divide by ep = 16; use an ep that divides 8"),
         (MIXTRAL, 24, Strategy(dp=24, etp=3), "experts of width 14336 do not divide by etp = 3"),
@@ -141,12 +147,17 @@ def strategies_of_one_kind(draw: st.DrawFn) -> list[Strategy]:
         stack=stack, sharding=sharding, sequence_parallel=draw(st.booleans()),
         recompute=draw(st.sampled_from(("none", "selective", "full"))),
         schedule=draw(st.sampled_from(("1f1b", "gpipe"))), overlap_grad_reduce=draw(st.booleans()),
-        tp_overlap=draw(st.sampled_from(("none", "async", "ring"))),
+        tp_overlap=draw(st.sampled_from(("none", "async", "ring"))), offload_optimizer=draw(st.booleans()),
+        offload_params=draw(st.booleans()),
     )  # fmt: skip
     degree = st.sampled_from((1, 1, 2, 3, 4, 8))
     numbers = st.fixed_dictionaries(
         dict.fromkeys(("tp", "pp", "vpp", "dp", "micro_batch"), degree)
-        | {"shard_domain": st.sampled_from((1, 2, 4)), "recompute_layers": st.sampled_from((0, 0, 1, 40))}
+        | {
+            "shard_domain": st.sampled_from((1, 2, 4)),
+            "recompute_layers": st.sampled_from((0, 0, 1, 40)),
+            "offload_layers": st.sampled_from((0, 1, 40)),
+        }
     )
     fields = {name: getattr(choices, name) for name in Choices.__struct_fields__}
     return [cut(**fields, **row) for row in draw(st.lists(numbers, min_size=1, max_size=6))]

@@ -58,6 +58,13 @@ def test_runs_that_train_adapters_take_them_from_the_products_recipe():
     assert any(text.startswith("lora_rank = 32: convention") for text in told)
 
 
+def test_runs_that_offload_say_what():
+    offload = {"framework": "Megatron-LM + DeepSpeed ZeRO", "sharding": "zero3", "pp": 1, "dp": 8, "vpp": None}
+    found = case(changed(notes="CPU offload experiment", global_batch_seqs=64, **offload)).strategy
+    assert (found.offload_optimizer, found.offload_params, found.offload_layers) == (True, True, 96)
+    assert not case(STATED).strategy.offload_optimizer
+
+
 def test_what_a_convention_makes_of_frozen_weights_is_not_guessed():
     printed = {
         "step_time_s": None,
@@ -85,7 +92,6 @@ def test_what_a_convention_makes_of_frozen_weights_is_not_guessed():
         ({"dp": 2}, "layout and GPUs differ"),
         ({"hidden": None}, "no shape"),
         ({"notes": "CHECK: columns look swapped"}, "contradictory"),
-        ({"notes": "CPU offload experiment"}, "offload"),
         ({"micro_batch_seqs": 5}, "cannot run"),
         ({"gpu": "Z9000"}, "not understood"),
         ({"recompute": "some"}, "not understood"),
