@@ -186,8 +186,20 @@ def test_every_rule_is_broken_by_something():
         for stack, sharding, recompute, schedule, reduce in product(
             get_args(Stack), ("none", "zero3", "hsdp"), ("none", "full"), ("1f1b", "gpipe"), (True, False))
     ]  # fmt: skip
+    offloads = [{"offload_optimizer": o, "offload_params": p} for o, p in ((True, False), (False, True))]
+    kinds += [{"stack": stack, "sharding": "zero3", **how} for stack, how in product(get_args(Stack), offloads)]
     rows = [
-        {"tp": t, "pp": p, "vpp": v, "dp": d, "cp": c, "micro_batch": 1, "shard_domain": s, "recompute_layers": r}
+        {
+            "tp": t,
+            "pp": p,
+            "vpp": v,
+            "dp": d,
+            "cp": c,
+            "micro_batch": 1,
+            "shard_domain": s,
+            "recompute_layers": r,
+            "offload_layers": r,
+        }
         for t, p, v, d, c, s, r in product((1, 3, 6), (1, 3, 128), (1, 3), (1, 64), (1, 2), (1, 3), (0, 90))
     ]
     small = plain(layers=80, heads=64, kv_heads=4, ffn_hidden=256)
