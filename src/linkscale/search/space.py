@@ -64,8 +64,8 @@ class Group:
 class Region:
     """The part of a space on one number of GPUs: its stems, and the choices that complete them.
 
-    A stem has the numbers that every strategy has; the layers recomputed or offloaded, the ranks of a shard and the bucket of a
-    strategy are up to its choices.
+    A stem has the numbers that every strategy has; the layers recomputed or offloaded, the ranks of a shard and the
+    bucket of a strategy come after.
     """
 
     job: Job
