@@ -72,15 +72,23 @@ def main() -> None:
 
 
 def sample(runs: str) -> list[Case]:
-    """Return a seeded sample of cases with a measured step time, at most so many dense ones and mixtures a source."""
+    """Return a seeded sample of cases with a measured step time, at most so many dense ones and mixtures a source.
+
+    Runs that train adapters or offload to their hosts are predicted, not fitted.
+    """
     by_source: dict[tuple[bool, str], list[Case]] = defaultdict(list)
     for run in read_runs(runs).records:
         case = resolve(run)
-        if isinstance(case, Case) and case.measured_step_s:
+        if isinstance(case, Case) and case.measured_step_s and not _apart(case):
             by_source[is_mixture(case), case.source_key].append(case)
     draw = random.Random(SEED)
     kept = [c if len(c) <= MOST_PER_SOURCE else draw.sample(c, MOST_PER_SOURCE) for _, c in sorted(by_source.items())]
     return [case for cases in kept for case in cases]
+
+
+def _apart(case: Case) -> bool:
+    """Whether a run is predicted, but not drawn to be fitted."""
+    return case.architecture.training.adapters or case.strategy.offload_optimizer
 
 
 def report(cases: list[Case], fit: Fit) -> None:

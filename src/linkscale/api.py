@@ -20,6 +20,7 @@ from linkscale.plan.legality import check
 from linkscale.plan.precision import check_precision
 from linkscale.plan.stated import check_varied, parse_stated, parse_varied
 from linkscale.plan.strategy import ROUTING, Precision, Strategy
+from linkscale.plan.training import with_training
 from linkscale.topology import parse_cluster
 from linkscale.topology.cluster import Cluster
 from linkscale.workload import Architecture, load_architecture
@@ -48,9 +49,14 @@ class Job:
 
 def job(
     model: Model, cluster: Cluster | str, *, global_batch: int, seq_len: int, scaleup: str | None = None,
-    scaleout: str | None = None, catalog: str | Path | None = None,
+    scaleout: str | None = None, catalog: str | Path | None = None, lora_rank: int | None = None,
+    lora_targets: str | None = None, packed_tokens: int | None = None,
 ) -> Job:  # fmt: skip
-    """Return the job that names or values mean."""
+    """Return the job that names or values mean.
+
+    ``lora_rank`` trains adapters on ``lora_targets`` (``qkv``, ``attention``, ``all-linear``) in place of all weights;
+    ``packed_tokens``: mean length of the documents packed in a sequence.
+    """
     for name, value in {"global_batch": global_batch, "seq_len": seq_len}.items():
         check_count(name, value)
     arch = model if isinstance(model, Architecture) else load_architecture(str(model))
@@ -58,7 +64,8 @@ def job(
         cluster = parse_cluster(cluster, scaleup=scaleup, scaleout=scaleout, catalog=catalog)
     elif scaleup or scaleout or catalog:
         raise InputError("scaleup, scaleout and catalog refine a cluster given as text, not a Cluster value")
-    return Job(arch, cluster, seq_len, global_batch)
+    trained = with_training(arch, seq_len, lora_rank=lora_rank, lora_targets=lora_targets, packed_tokens=packed_tokens)
+    return Job(trained, cluster, seq_len, global_batch)
 
 
 def strategy_of(asked: Job, stated: Mapping[str, Any]) -> Strategy:
@@ -86,6 +93,7 @@ def estimate(asked: Job, strategy: Strategy, stated: Mapping[str, Any], profile:
 def _assumed(strategy: Strategy, stated: Mapping[str, Any]) -> tuple[str, ...]:
     """Say which choices nobody stated, leaving out those that do nothing on this strategy."""
     idle = {"hierarchical", "compression", "schedule", "compile", "bucket_bytes", "recompute_layers", "shard_domain"}
+    idle |= {"offload_optimizer", "offload_params"}
     idle |= {"no_sync"} if strategy.sharding not in ("zero3", "hsdp") else set()
     idle |= {"sequence_parallel", "tp_overlap"} if strategy.tp == 1 else set()
     idle |= {"overlap_p2p"} if strategy.vpp == 1 else set()
@@ -110,7 +118,8 @@ def _said(value: object) -> str:
 def predict(
     model: Model, cluster: Cluster | str, strategy: Strategy | None = None, *, global_batch: int, seq_len: int,
     profile: Profile | None = None, scaleup: str | None = None, scaleout: str | None = None,
-    catalog: str | Path | None = None, **fields: Any,
+    catalog: str | Path | None = None, lora_rank: int | None = None, lora_targets: str | None = None,
+    packed_tokens: int | None = None, **fields: Any,
 ) -> Estimate:  # fmt: skip
     """Return what one strategy is expected to do: step time, its breakdown, communication, memory.
 
@@ -118,7 +127,8 @@ def predict(
     dp is what the GPUs leave. Raises InputError for a strategy that cannot run.
     """
     asked = job(model, cluster, global_batch=global_batch, seq_len=seq_len, scaleup=scaleup, scaleout=scaleout,
-                catalog=catalog)  # fmt: skip
+                catalog=catalog, lora_rank=lora_rank, lora_targets=lora_targets,
+                packed_tokens=packed_tokens)  # fmt: skip
     if strategy is not None:
         fields = {**msgspec.structs.asdict(strategy), **fields}
     return estimate(asked, strategy_of(asked, fields), fields, profile)
@@ -128,7 +138,8 @@ def plan(
     model: Model, cluster: Cluster | str, *, global_batch: int, seq_len: int, top: int = 10,
     max_memory_bytes: float | None = None, gpus: tuple[int, ...] = (), profile: Profile | None = None,
     progress: Progress | None = None, scaleup: str | None = None, scaleout: str | None = None,
-    catalog: str | Path | None = None, why: Layout | Sequence[Layout] = (), vary: Varied = (), **fields: Any,
+    catalog: str | Path | None = None, why: Layout | Sequence[Layout] = (), vary: Varied = (),
+    lora_rank: int | None = None, lora_targets: str | None = None, packed_tokens: int | None = None, **fields: Any,
 ) -> PlanResult:  # fmt: skip
     """Return the fastest strategies that fit, and the reasons; ``fields`` of a strategy given here are held fixed.
 
@@ -138,7 +149,8 @@ def plan(
     Raises NothingFits when no strategy fits, InputError when none can run.
     """
     asked = job(model, cluster, global_batch=global_batch, seq_len=seq_len, scaleup=scaleup, scaleout=scaleout,
-                catalog=catalog)  # fmt: skip
+                catalog=catalog, lora_rank=lora_rank, lora_targets=lora_targets,
+                packed_tokens=packed_tokens)  # fmt: skip
     return search(asked, fields, top=top, max_memory_bytes=max_memory_bytes, gpus=gpus, profile=profile,
                   progress=progress, why=why, vary=vary)  # fmt: skip
 

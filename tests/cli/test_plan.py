@@ -70,9 +70,10 @@ def test_the_memory_limit_is_kept(capsys):
     assert max(entry["memory_bytes"]["total"] for entry in found["plans"]) <= 40e9
 
 
-def test_the_best_plan_is_saved_and_predicted_alike(capsys, tmp_path):
+@pytest.mark.parametrize("training", [(), ("--lora-rank", "8", "--lora-targets", "qkv", "--packed-tokens", "200")])
+def test_the_best_plan_is_saved_and_predicted_alike(capsys, tmp_path, training):
     path = tmp_path / "plan.yaml"
-    found = document(capsys, *JOB, "-o", str(path))
+    found = document(capsys, *JOB, *training, "-o", str(path))
     assert run(["predict", str(path), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     best = found["plans"][0]

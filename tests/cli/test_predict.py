@@ -178,3 +178,75 @@ def test_one_gpu_without_any_link_is_predicted_without_a_warning(capsys, recwarn
     found = document(capsys, "gpt2", "dgx-h100:1", "--global-batch", "8", "--seq", "1024", "--scaleup", "none")
     assert found["communication"] == []
     assert not recwarn.list
+
+
+LORA = ("--lora-rank", "16", "--lora-targets", "qkv", "--packed-tokens", "300")
+
+
+def test_adapters_and_packed_documents_are_told(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert predict(*JOB_70B, "--tp", "8", *LORA) == 0
+    out = capsys.readouterr().out
+    assert "LoRA of rank 16 on qkv · documents of 300 tokens packed" in out
+    # Every layer: A of 8,192 columns, B of as many rows as there are queries, keys and values.
+    assert f"{80 * 16 * (8192 + 8192 + 2 * 1024):,} parameters in 16 bits" in out
+    found = document(capsys, *JOB_70B, "--tp", "8", *LORA)
+    assert found["training"] == {"lora_rank": 16, "lora_targets": "qkv", "packed_tokens": 300}
+
+
+def test_adapters_take_less_time_and_memory(capsys):
+    full, few = (document(capsys, *JOB_70B, "--tp", "8", *options) for options in ((), LORA))
+    assert few["step_s"] < full["step_s"]
+    assert few["memory_bytes"]["optimizer"] < 0.01 * full["memory_bytes"]["optimizer"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--lora-rank", "0"), "lora_rank = 0; it must be from 1"),
+        (("--lora-rank", "10000"), "llama-3.1-70b is 8192 wide"),
+        (("--lora-rank", "8", "--lora-targets", "qk"), "did you mean 'qkv'?"),
+        (("--lora-targets", "qkv"), "without a rank; give lora_rank too"),
+        (("--packed-tokens", "0"), "packed_tokens = 0; it must be from 1"),
+        (("--packed-tokens", "9000"), "sequences have 8192 tokens"),
+    ],
+)
+def test_training_that_makes_no_sense_is_one_line_and_exit_2(capsys, options, words):
+    assert words in error(capsys, *JOB_70B, *options)
+
+
+FSDP = ("--stack", "fsdp2", "--recompute", "none")
+
+
+def test_offloading_is_told_and_frees_memory(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    options = ("--offload-optimizer", "--offload-params", "--offload-layers", "40")
+    assert predict(*JOB_70B, *FSDP, *options) == 0
+    out = capsys.readouterr().out
+    assert "optimizer and weights and activations of 40 layers on the host" in out
+    assert "exposed copies to and from host memory" in out
+    plain, found = (document(capsys, *JOB_70B, *FSDP, *more) for more in ((), options))
+    assert found["memory_bytes"]["optimizer"] == 0.0
+    assert found["memory_bytes"]["total"] < plain["memory_bytes"]["total"]
+    assert found["breakdown_s"]["offload"] > plain["breakdown_s"]["offload"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((*JOB_70B, "--offload-params"), "use stack fsdp2 or deepspeed with zero3"),
+        ((*JOB_70B, *FSDP, "--offload-params"), "offload_params needs offload_optimizer"),
+        ((*JOB_70B, *FSDP, "--offload-optimizer"), "takes weights and optimizer together"),
+        ((*JOB_70B, "--offload-optimizer", "--optimizer", "muon"), "muon does not update on the host"),
+        ((*JOB_70B, "--stack", "ddp", "--offload-optimizer"), "stack ddp has no offload_optimizer"),
+        ((*JOB_70B, "--pp", "2", "--offload-layers", "41"), "a stage has 40 layers; use 40 or fewer"),
+        ((*JOB_70B, "--offload-layers", "-1"), "offload_layers = -1; it must be from 0"),
+        (
+            (JOB_70B[0], "mi300x:64", *JOB_70B[2:], "--offload-optimizer"),
+            "does not know the host memory of MI300X-OAM-8",
+        ),
+        ((JOB_70B[0], "tpu-v4-pod:64", *JOB_70B[2:], "--offload-layers", "2"), "no link to its host"),
+    ],
+)
+def test_offloading_that_cannot_be_is_one_line_and_exit_2(capsys, arguments, words):
+    assert words in error(capsys, *arguments)

@@ -85,6 +85,12 @@ def test_the_published_layouts_of_deepseek_v3_are_legal():
         (LLAMA_70B, 64, Strategy(stack="deepspeed", sharding="zero3", pp=2, dp=32), "use pp = 1 or sharding zero1"),
         (LLAMA_70B, 64, Strategy(tp=8, dp=8, sequence_parallel=False, tp_overlap="ring"), "needs sequence_parallel"),
         (LLAMA_70B, 64, Strategy(dp=64, overlap_grad_reduce=False), "turn both on or both off"),
+        (LLAMA_70B, 64, Strategy(dp=64, offload_params=True), "stack megatron has sharding zero1 here"),
+        (LLAMA_70B, 64, Strategy(stack="fsdp2", sharding="zero3", dp=64, offload_params=True), "turn on both"),
+        (LLAMA_70B, 64, Strategy(stack="fsdp2", sharding="zero3", dp=64, offload_optimizer=True), "or neither"),
+        (LLAMA_70B, 64, Strategy(dp=64, optimizer="muon", offload_optimizer=True), "use adamw, adamw-bf16, sgd"),
+        (LLAMA_70B, 64, Strategy(stack="ddp", sharding="none", dp=64, offload_optimizer=True), "use stack deepspeed"),
+        (LLAMA_70B, 64, Strategy(pp=8, dp=8, offload_layers=11), "a stage has 10 layers; use 10 or fewer"),
         (LLAMA_70B, 64, Strategy(dp=64, ep=8), "plain has no routed experts, but ep = 8 and etp = 1"),
         (MIXTRAL, 64, Strategy(dp=64, ep=16), "8 experts do not divide by ep = 16; use an ep that divides 8"),
         (MIXTRAL, 24, Strategy(dp=24, etp=3), "experts of width 14336 do not divide by etp = 3"),
@@ -150,12 +156,17 @@ def strategies_of_one_kind(draw: st.DrawFn) -> list[Strategy]:
         stack=stack, sharding=sharding, sequence_parallel=draw(st.booleans()),
         recompute=draw(st.sampled_from(("none", "selective", "full"))),
         schedule=draw(st.sampled_from(("1f1b", "gpipe"))), overlap_grad_reduce=draw(st.booleans()),
-        tp_overlap=draw(st.sampled_from(("none", "async", "ring"))),
+        tp_overlap=draw(st.sampled_from(("none", "async", "ring"))), offload_optimizer=draw(st.booleans()),
+        offload_params=draw(st.booleans()),
     )  # fmt: skip
     degree = st.sampled_from((1, 1, 2, 3, 4, 8))
     numbers = st.fixed_dictionaries(
         dict.fromkeys(("tp", "pp", "vpp", "dp", "micro_batch"), degree)
-        | {"shard_domain": st.sampled_from((1, 2, 4)), "recompute_layers": st.sampled_from((0, 0, 1, 40))}
+        | {
+            "shard_domain": st.sampled_from((1, 2, 4)),
+            "recompute_layers": st.sampled_from((0, 0, 1, 40)),
+            "offload_layers": st.sampled_from((0, 1, 40)),
+        }
     )
     fields = {name: getattr(choices, name) for name in Choices.__struct_fields__}
     return [cut(**fields, **row) for row in draw(st.lists(numbers, min_size=1, max_size=6))]
@@ -184,8 +195,20 @@ def test_every_rule_is_broken_by_something():
         for stack, sharding, recompute, schedule, reduce in product(
             get_args(Stack), ("none", "zero3", "hsdp"), ("none", "full"), ("1f1b", "gpipe"), (True, False))
     ]  # fmt: skip
+    offloads = [{"offload_optimizer": o, "offload_params": p} for o, p in ((True, False), (False, True))]
+    kinds += [{"stack": stack, "sharding": "zero3", **how} for stack, how in product(get_args(Stack), offloads)]
     rows = [
-        {"tp": t, "pp": p, "vpp": v, "dp": d, "cp": c, "micro_batch": 1, "shard_domain": s, "recompute_layers": r}
+        {
+            "tp": t,
+            "pp": p,
+            "vpp": v,
+            "dp": d,
+            "cp": c,
+            "micro_batch": 1,
+            "shard_domain": s,
+            "recompute_layers": r,
+            "offload_layers": r,
+        }
         for t, p, v, d, c, s, r in product((1, 3, 6), (1, 3, 128), (1, 3), (1, 64), (1, 2), (1, 3), (0, 90))
     ]
     small = plain(layers=80, heads=64, kv_heads=4, ffn_hidden=256)

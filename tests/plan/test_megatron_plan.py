@@ -60,6 +60,9 @@ def test_what_is_not_understood_is_said():
         ("--attention-backend unfused", "attention", "unfused"),
         ("--transformer-impl local", "attention", "unfused"),
         ("--nproc-per-node 8 --nnodes 4 --tensor-model-parallel-size 2", "dp", 16),
+        ("--optimizer-cpu-offload", "offload_optimizer", True),
+        ("--optimizer-cpu-offload --optimizer-offload-fraction 1.0", "offload_optimizer", True),
+        ("--optimizer-offload-fraction 0.5", "offload_optimizer", False),
     ],
 )
 def test_flags_reach_the_strategy(text, field, value):
@@ -100,6 +103,7 @@ def test_flags_reach_the_architecture(text, field, value):
         ("--cp-comm-type a2a+p2p", "'a2a+p2p' is not priced; p2p, all_gather, allgather or a2a would be"),
         ("--position-embedding-type relative", "'relative' is not priced"),
         ("--rotary-percent 2 --position-embedding-type rope", "'2' is no number from 0 to 1"),
+        ("--optimizer-cpu-offload --optimizer-offload-fraction 0.5", "a part of the optimizer is not priced"),
     ],
 )
 def test_bad_values_are_told_with_their_line(text, says):

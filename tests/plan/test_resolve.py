@@ -14,6 +14,7 @@ from linkscale.plan.product import Defaults, product_defaults, read_defaults
 from linkscale.plan.resolve import REFUSALS, Case, Unresolved, resolve
 from linkscale.plan.systems import stated_network
 from linkscale.readers.runs import RunRecord, read_runs
+from linkscale.workload.training import Training
 
 RUNS = {record.id: record for record in read_runs(Path(__file__).parents[1] / "data" / "runs_sample.csv").records}
 STATED = RUNS["korthikanti2022-0004"]
@@ -48,12 +49,39 @@ def test_every_default_that_was_needed_is_told_with_its_source():
     assert all(": " in text for text in told)
 
 
+def test_runs_that_train_adapters_take_them_from_the_products_recipe():
+    nemo = {"framework": "NeMo (DGX Cloud recipe v25.02)", "notes": "Finetuning"}
+    found = case(changed(model="Llama3-70B (LoRA)", **nemo)).architecture.training
+    assert found == Training(lora_rank=16, lora_targets="qkv", packed_tokens=200)
+    assert case(changed(model="Llama3-70B (SFT)", **nemo)).architecture.training == Training(packed_tokens=200)
+    told = case(changed(model="Llama2-7B (LoRA)")).assumptions
+    assert any(text.startswith("lora_rank = 32: convention") for text in told)
+
+
+def test_runs_that_offload_say_what():
+    offload = {"framework": "Megatron-LM + DeepSpeed ZeRO", "sharding": "zero3", "pp": 1, "dp": 8, "vpp": None}
+    found = case(changed(notes="CPU offload experiment", global_batch_seqs=64, **offload)).strategy
+    assert (found.offload_optimizer, found.offload_params, found.offload_layers) == (True, True, 96)
+    assert not case(STATED).strategy.offload_optimizer
+
+
+def test_what_a_convention_makes_of_frozen_weights_is_not_guessed():
+    printed = {
+        "step_time_s": None,
+        "tokens_per_s_per_gpu": None,
+        "tflops_per_gpu": 140.0,
+        "flops_convention": "6N+full attention",
+    }
+    full, few = (changed(model=model, **printed) for model in ("GPT-3", "GPT-3 (LoRA)"))
+    assert case(full).measured_step_s is not None
+    assert case(few).measured_step_s is None
+
+
 @pytest.mark.parametrize(
     ("fields", "kind"),
     [
         ({"experts": 8}, "not understood"),
         ({"notes": "MoE: balanced"}, "not understood"),
-        ({"model": "Llama2-7B (LoRA)"}, "LoRA"),
         ({"precision": "nvfp4"}, "cannot run"),
         ({"precision": "mxfp8"}, "cannot run"),
         ({"gpu": "unknown (not in the log)"}, "unknown GPU"),
@@ -64,7 +92,6 @@ def test_every_default_that_was_needed_is_told_with_its_source():
         ({"dp": 2}, "layout and GPUs differ"),
         ({"hidden": None}, "no shape"),
         ({"notes": "CHECK: columns look swapped"}, "contradictory"),
-        ({"notes": "CPU offload experiment"}, "offload"),
         ({"micro_batch_seqs": 5}, "cannot run"),
         ({"gpu": "Z9000"}, "not understood"),
         ({"recompute": "some"}, "not understood"),

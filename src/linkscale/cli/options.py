@@ -78,6 +78,10 @@ FLAGS: tuple[Flag, ...] = (
          ("grouped", "sequential", "fused")),
     Flag("dispatch_dtype", str, ("--dispatch-dtype",), "Type in which tokens go to experts.", _DTYPES),
     Flag("combine_dtype", str, ("--combine-dtype",), "Type in which experts' results come back.", _DTYPES),
+    Flag("offload_optimizer", bool, ("--offload-optimizer/--no-offload-optimizer",),
+         "Optimizer states and the update on the host."),
+    Flag("offload_params", bool, ("--offload-params/--no-offload-params",), "Sharded weights in host memory."),
+    Flag("offload_layers", int, ("--offload-layers",), "Layers per stage with activations in host memory (0: none)."),
     Flag("overlap_p2p", bool, ("--overlap-p2p/--no-overlap-p2p",), "Pipeline sends behind compute."),
 )  # fmt: skip
 
@@ -90,6 +94,17 @@ ScaleUp = Annotated[
 ScaleOut = Annotated[
     str | None,
     typer.Option("--scaleout", metavar="FABRIC", help="Other network: ib-400 (a port per GPU), ib-400x1/node, …"),
+]
+LoraRank = Annotated[
+    int | None, typer.Option("--lora-rank", metavar="N", help="Train adapters of this rank, not all weights.")
+]
+LoraTargets = Annotated[
+    str | None,
+    typer.Option("--lora-targets", metavar="qkv|attention|all-linear", help="Layers with adapters (all-linear)."),
+]
+PackedTokens = Annotated[
+    int | None,
+    typer.Option("--packed-tokens", metavar="N", help="Mean length of documents packed in a sequence."),
 ]
 Catalog = Annotated[str | None, typer.Option("--catalog", metavar="FILE", help="YAML with hardware of your own.")]
 

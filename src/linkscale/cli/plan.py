@@ -11,6 +11,9 @@ from linkscale.cli.options import (
     Catalog,
     GlobalBatch,
     Json,
+    LoraRank,
+    LoraTargets,
+    PackedTokens,
     ScaleOut,
     ScaleUp,
     SeqLen,
@@ -62,6 +65,9 @@ def plan(
     ] = None,
     scaleup: ScaleUp = None,
     scaleout: ScaleOut = None,
+    lora_rank: LoraRank = None,
+    lora_targets: LoraTargets = None,
+    packed_tokens: PackedTokens = None,
     catalog: Catalog = None,
     as_json: Json = False,
     *,
@@ -79,17 +85,19 @@ def plan(
     if global_batch is None or seq is None:
         raise InputError(f"{', '.join(missing)} missing; for example `--global-batch 128 --seq 8192`")
     limit = None if max_memory is None else float(parse_size("--max-memory", max_memory))
+    training = {"lora_rank": lora_rank, "lora_targets": lora_targets, "packed_tokens": packed_tokens}
     asked = api.job(model, cluster, global_batch=global_batch, seq_len=seq, scaleup=scaleup, scaleout=scaleout,
-                    catalog=catalog)  # fmt: skip
+                    catalog=catalog, **training)  # type: ignore[arg-type]  # fmt: skip
     with progress("searching") as advance:
         found = api.search(asked, stated, top=top, max_memory_bytes=limit, gpus=tuple(gpus or ()), progress=advance,
                            why=why or (), vary=vary or ())  # fmt: skip
     if output is not None:
-        _save(output, found, asked, {"model": model, "cluster": cluster, "scaleup": scaleup, "scaleout": scaleout})
+        names = {"model": model, "cluster": cluster, "scaleup": scaleup, "scaleout": scaleout}
+        _save(output, found, asked, {**names, **training})
     _print(asked, found, as_json=as_json)
 
 
-def _save(output: Path, found: PlanResult, asked: Job, names: dict[str, str | None]) -> None:
+def _save(output: Path, found: PlanResult, asked: Job, names: dict[str, str | int | None]) -> None:
     """Write the best plan with the model and the cluster as they were named."""
     from linkscale.plan.plan import Plan
 

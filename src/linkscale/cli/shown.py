@@ -14,4 +14,5 @@ def described(asked: Job) -> Asked:
     from linkscale.report.context import Asked
     from linkscale.workload.counts import params
 
-    return Asked(asked.model.name, asked.cluster, asked.seq_len, asked.global_batch, params(asked.model))
+    model = asked.model
+    return Asked(model.name, asked.cluster, asked.seq_len, asked.global_batch, params(model), model.training)

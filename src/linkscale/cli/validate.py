@@ -110,5 +110,6 @@ def _explain(case: Case) -> None:
     from linkscale.report.predict_page import estimate_page
 
     estimate = estimate_step(case.architecture, case.cluster, case.strategy, case.seq_len, case.global_batch)
-    asked = AskedStrategy(Asked(case.architecture.name, case.cluster, case.seq_len, case.global_batch), case.strategy)
-    show(estimate_page(estimate, asked))
+    model = case.architecture
+    job = Asked(model.name, case.cluster, case.seq_len, case.global_batch, training=model.training)
+    show(estimate_page(estimate, AskedStrategy(job, case.strategy)))

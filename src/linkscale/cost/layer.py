@@ -6,7 +6,7 @@ The functions price operations by their type; they never ask which model an oper
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -109,6 +109,8 @@ class OpsCost:
     attention_output_bytes: Number = 0.0
     column_dgrad_s: list[FloatArray] = field(default_factory=list)
     column_wgrad_s: list[FloatArray] = field(default_factory=list)
+    column_inputs: list[float] = field(default_factory=list)
+    """Whether (1 or 0) backward needs the input of each column-parallel product again, for a weight gradient."""
     experts: Experts | None = None
     """The routed experts, what the exchange of tokens is about."""
     router: Router | None = None
@@ -179,23 +181,26 @@ def _add(total: OpsCost, op: Op, part: Slice, dev: Device) -> None:
 def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     n = local_columns(op, part.tp, part.choices.stack)
     k = op.k / part.tp if op.shard == "row" else np.full_like(part.tp, op.k)
-    tokens, rate = part.tokens, dev.gemm_flops_per_s
+    half = op.half or not dev.operand.narrow
+    tokens, rate = part.tokens, dev.half_flops_per_s if op.half else dev.gemm_flops_per_s
     copies = op.copies / part.tp if op.shard == "copies" else op.copies
     launched = 1 if op.shard == "copies" else op.copies
-    in_bytes = dev.operand.operand_bytes
+    in_bytes = 2.0 if half else dev.operand.operand_bytes
     # The weight gradient is accumulated where it lies: read and written in the gradients' own type.
     grad_bytes = 2.0 * DTYPE_BYTES[part.choices.grad_dtype]
     forward = gemm_s(tokens, n, k, dev, rate, in_bytes=in_bytes)
     dgrad = gemm_s(tokens, k, n, dev, rate, in_bytes=in_bytes)
     wgrad = gemm_s(n, k, tokens, dev, rate, in_bytes=in_bytes, out_bytes=grad_bytes)
-    cast = dev.operand.cast_bytes / dev.memory_bytes_per_s
+    wgrad = wgrad if op.trained else np.zeros_like(wgrad)
+    cast_bytes = dev.operand.cast_bytes if op.trained else dev.operand.frozen_cast_bytes
+    cast = 0.0 if half else cast_bytes / dev.memory_bytes_per_s
     forward, dgrad = forward + cast * tokens * k, dgrad + cast * tokens * n
     total.forward_s += copies * forward
     total.gemm_forward_s += copies * forward
     total.dgrad_s += copies * dgrad
     total.wgrad_s += copies * wgrad
     total.forward_ops += launched
-    total.backward_ops += 2 * launched
+    total.backward_ops += (1 + op.trained) * launched
     total.gemm_output_bytes += copies * 2.0 * tokens * n
     if op.beside_routing:
         total.beside_forward_s += copies * forward
@@ -203,8 +208,10 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     if op.saves_input:
         whole = op.shard in ("row", "copies") or (op.shard == "column" and not regathers(part.choices))
         held = tokens * k if whole else part.region_tokens("sequence") * op.k
-        total.saved_bytes += copies * in_bytes * held
-    if op.shard == "column" and op.saves_input and op.boundary:
+        # An adapter beside a frozen product reads its input in 16 bits.
+        total.saved_bytes += copies * (in_bytes if op.trained else 2.0) * held
+    if op.shard == "column" and op.boundary:
+        total.column_inputs.append(1.0 if op.saves_input else 0.0)
         total.column_dgrad_s.append(dgrad)
         total.column_wgrad_s.append(wgrad)
 
@@ -214,13 +221,21 @@ def _add_experts(total: OpsCost, op: Router | Experts, part: Slice, dev: Device)
     if isinstance(op, Router):
         total.router = op
         cost = router_cost(op, part.region_tokens("sequence"), dev, grad_bytes)
+        inputs: Number = 0.0
     else:
         total.experts = op
         passes = EAGER_ELEMENTWISE if _eager(part.choices) else 1.0
         held = share(op, part.routed_tokens, part.ep, part.etp, part.choices.dispatcher)
         kernels = _expert_kernels(part.choices)
         cost = experts_cost(op, held, dev, grad_bytes=grad_bytes, passes=passes, kernels=kernels)
-    _add_expert_sums(total, cost)
+        inputs = held.copies * dev.operand.operand_bytes * (op.k + op.ffn / part.etp)
+    _add_expert_sums(total, cost if op.trained else _frozen(cost, inputs))
+
+
+def _frozen(cost: ExpertsCost, inputs: Number) -> ExpertsCost:
+    """Leave out the weight gradients, and the ``inputs`` of products, in bytes, that were kept for them."""
+    none = np.zeros_like(cost.wgrad_s)
+    return replace(cost, wgrad_s=none, saved_bytes=cost.saved_bytes - inputs, activation_bytes=none)
 
 
 def _expert_kernels(choices: Choices) -> Kernels:
@@ -297,6 +312,7 @@ def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionT
         return time, (5.0 if op.dropout else 2.0) * batch_heads * part.queries * part.seq
     # A ring computes on one peer's tokens at a time; gathered or traded keys are met all at once.
     lengths = part.queries if part.choices.cp_comm == "p2p" else np.full_like(part.queries, part.seq)
+    lengths = np.minimum(lengths, op.length(part.seq))
     # A batch has few lengths: a curve is read once for each.
     distinct, place = np.unique(lengths, return_inverse=True)
     rates = np.array([attention_rate(dev.attention, float(n), op.qk_dim, op.causal) for n in distinct])
@@ -336,8 +352,10 @@ def _add_elementwise(total: OpsCost, op: Elementwise, part: Slice, dev: Device) 
 def _add_embedding(total: OpsCost, op: Embedding, part: Slice, dev: Device) -> None:
     elements = op.size * part.tokens
     total.forward_s += 4.0 * elements / dev.memory_bytes_per_s
-    total.wgrad_s += (2.0 + 2.0 * DTYPE_BYTES[part.choices.grad_dtype]) * elements / dev.memory_bytes_per_s
     total.forward_ops += 2.0
+    if not op.trained:  # nothing before a frozen table has a gradient
+        return
+    total.wgrad_s += (2.0 + 2.0 * DTYPE_BYTES[part.choices.grad_dtype]) * elements / dev.memory_bytes_per_s
     total.backward_ops += 2.0
     total.saved_bytes += 8.0 * part.tokens  # the indices
 

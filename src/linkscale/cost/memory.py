@@ -41,17 +41,21 @@ class StateBytes:
     optimizer: Number
 
 
-def state_bytes(layers: Number, edges: Number, unit: Number, shards: Number, choices: Choices) -> StateBytes:
+def state_bytes(
+    layers: Number, edges: Number, unit: Number, shards: Number, choices: Choices, *, frozen: Number = 0.0,
+    frozen_unit: Number = 0.0,
+) -> StateBytes:  # fmt: skip
     """Bytes of a stage's parameters, held by a group of ``shards`` ranks.
 
     ``layers``, ``edges``: parameters of its layers and of its tables; ``unit``: of the largest unit gathered at once
     (one layer) where weights are sharded. Mixed precision keeps an fp32 master copy beside the optimizer's moments;
     for fully sharded stacks the master *is* the weight, so that their weights count 4 bytes sharded plus the units in
-    flight.
+    flight. Of ``frozen`` parameters among these (``frozen_unit`` of a unit) there are 16-bit weights alone.
     """
     params = layers + edges
     # One rank alone gathers and scatters nothing: no unit is whole beside its shard.
-    unit = np.where(np.asarray(shards) > 1.0, unit, 0.0)
+    unit, frozen_unit = (np.where(np.asarray(shards) > 1.0, count, 0.0) for count in (unit, frozen_unit))
+    trained, trained_unit = params - frozen, unit - frozen_unit
     grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
     form = FORMATS[choices.precision]
     copied = form.narrow and choices.param_dtype != "fp8"
@@ -61,17 +65,17 @@ def state_bytes(layers: Number, edges: Number, unit: Number, shards: Number, cho
     kept = MASTER_BYTES + moments
     match choices.sharding:
         case "none":
-            return StateBytes(weights, grad * params, kept * params)
+            return StateBytes(weights, grad * trained, kept * trained)
         case "zero1":
-            return StateBytes(weights, grad * params, kept * params / shards)
+            return StateBytes(weights, grad * trained, kept * trained / shards)
         case "zero2":
-            held = grad * params if choices.no_sync else grad * params / shards + grad * unit
-            return StateBytes(weights, held, kept * params / shards)
+            held = grad * trained if choices.no_sync else grad * trained / shards + grad * trained_unit
+            return StateBytes(weights, held, kept * trained / shards)
         case "zero3" | "hsdp":
             # Two units gathered (the current and the prefetched one), one unit's gradient unsharded.
-            gathered = 4.0 * params / shards + 2.0 * param * unit
-            whole = grad * params if choices.no_sync else 2.0 * unit
-            return StateBytes(gathered, 4.0 * params / shards + whole, moments * params / shards)
+            gathered = (4.0 * trained + 2.0 * frozen) / shards + 2.0 * param * unit
+            whole = grad * trained if choices.no_sync else 2.0 * trained_unit
+            return StateBytes(gathered, 4.0 * trained / shards + whole, moments * trained / shards)
 
 
 def layer_activation_bytes(cost: OpsCost, part: Slice, hidden: int) -> FloatArray:

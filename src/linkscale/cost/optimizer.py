@@ -32,17 +32,25 @@ UPDATES: dict[Optimizer, Update] = {
 }
 
 
+def streamed_bytes(choices: Choices) -> float:
+    """Bytes of memory that the update of one parameter moves.
+
+    Read gradient, master and moments, write master, moments and the 16-bit weight; once more over the gradients for
+    their norm; fp16 also unscales (reads and writes) them.
+    """
+    grad = DTYPE_BYTES[choices.grad_dtype]
+    unscale = 2.0 * grad if choices.precision == "fp16" else 0.0
+    return grad + 2.0 * (MASTER_BYTES + UPDATES[choices.optimizer].moments_bytes) + 2.0 + grad + unscale
+
+
 def optimizer_s(params: Number, shards: Number, rows: float, dev: Device, choices: Choices) -> Number:
     """Seconds of clipping, update and zeroing for ``params`` parameters on a rank, updated in ``shards`` parts.
 
-    Bytes per parameter updated: read gradient, master and moments, write master, moments and the 16-bit weight; once
-    more over the gradients for their norm; fp16 also unscales (reads and writes) them. Zeroing touches all gradients
-    held. Muon adds ``2 * rows`` FLOPs per parameter and product, ``rows`` the shorter side of a weight.
+    The update streams :func:`streamed_bytes` through the device's memory; zeroing touches all gradients held. Muon
+    adds ``2 * rows`` FLOPs per parameter and product, ``rows`` the shorter side of a weight.
     """
     kind = UPDATES[choices.optimizer]
-    grad = DTYPE_BYTES[choices.grad_dtype]
-    unscale = 2.0 * grad if choices.precision == "fp16" else 0.0
-    update = grad + 2.0 * (MASTER_BYTES + kind.moments_bytes) + 2.0 + grad + unscale
+    grad, update = DTYPE_BYTES[choices.grad_dtype], streamed_bytes(choices)
     updated = params if choices.sharding == "none" else params / shards
     keeps_shards = choices.sharding in ("zero3", "hsdp") or (choices.sharding == "zero2" and not choices.no_sync)
     held = params / shards if keeps_shards else params

@@ -43,6 +43,8 @@ def _local(op: Op, tp: FloatArray, stack: Stack) -> FloatArray | float:
             return local_vocab(op.rows, tp, stack) * op.size
         case Experts():
             return 0.0
+        case Gemm(shard="none", half=True):
+            return local_columns(op, tp, stack) * op.k
         case Gemm(shard="copies") | Conv1d() | Weights(region="tensor"):
             return op_params(op) / tp
         case _:
@@ -68,12 +70,20 @@ def _whole(op: Op) -> int:
 
 
 def local_columns(op: Gemm, tp: FloatArray, stack: Stack) -> FloatArray:
-    """Columns of a product's weight on one of ``tp`` ranks; ranks beyond the key-value heads repeat those."""
+    """Columns of a product's weight on one of ``tp`` ranks; ranks beyond the key-value heads repeat those.
+
+    Adapters of products that only Megatron makes one have their first product once for each part elsewhere.
+    """
     if op.shard != "column":
-        return np.full_like(tp, op.n)
+        return np.full_like(tp, op.n * adapter_parts(op, stack))
     if op.vocab:
         return local_vocab(op.n, tp, stack)
     return (op.n - op.kv_columns) / tp + op.kv_columns / np.minimum(tp, op.kv_heads)
+
+
+def adapter_parts(op: Gemm, stack: Stack) -> int:
+    """How often a stack has an adapter's first product: once for each part of its base that is a product of its own."""
+    return op.parts if op.half and stack != "megatron" else 1
 
 
 def local_vocab(rows: int, tp: FloatArray, stack: Stack) -> FloatArray:

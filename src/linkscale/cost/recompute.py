@@ -29,7 +29,7 @@ def repeats(op: Op, chosen: frozenset[str]) -> bool:
 def dropped_bytes(op: Op, saved: Number, part: Slice, dev: Device) -> Number:
     """Bytes that an operation which is computed again no longer keeps; ``saved``: what it kept otherwise."""
     match op:
-        case Norm(module="layernorm"):
+        case Norm(module="layernorm") if op.trained:  # behind a frozen one nobody keeps it, but for adapters
             return dev.operand.operand_bytes * op.size * part.region_tokens(op.region)
         case Norm():
             return 0.0

@@ -24,7 +24,7 @@ DEEPSPEED_BUCKET_PARAMS = 5e8
 
 @dataclass(frozen=True)
 class _Held:
-    """Parameters of a stage that are exchanged in a group of their own, in buckets of at most so many."""
+    """Trained parameters of a stage that are exchanged in a group of their own, in buckets of at most so many."""
 
     prefix: str
     params: FloatArray
@@ -40,10 +40,10 @@ def _held(work: StageWork, groups: DpGroups, bucket_bytes: FloatArray, choices: 
         own = _own_bucket_params(layer, group, choices.stack, grad)
         return _Held(prefix, params, np.where(bucket_bytes > 0, bucket_bytes / grad, own), group)
 
-    dense = held("", work.params, work.layer_params, groups.dense.shard)
+    dense = held("", work.trained.dense, work.trained.layer, groups.dense.shard)
     if not work.routed:
         return [dense]
-    return [dense, held("expert ", work.stage_expert_params, work.expert_params, groups.experts.shard)]
+    return [dense, held("expert ", work.trained.experts, work.trained.expert, groups.experts.shard)]
 
 
 def gradients(
@@ -92,7 +92,7 @@ def _bucketed(
     bucket is exposed: the first that is gathered, the last that is reduced. Chunks of a virtual pipeline other than
     the first run up to ``pp`` micro-batches later forward and earlier backward, each, which is cover as well.
     """
-    times = work.micro_batches if every else np.ones_like(work.params)
+    times = work.micro_batches if every else np.ones_like(work.layers)
     totals = [h.params * param_bytes for h in held]
     if layer_s is None:
         ones = [collective_s(kind, total, h.group, net) for h, total in zip(held, totals, strict=True)]

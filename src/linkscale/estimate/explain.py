@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from linkscale.cost.collectives import ALGORITHMS
 from linkscale.cost.memory import REPEATED_PRODUCTS
 from linkscale.cost.network import PROTOCOLS
+from linkscale.cost.offload import host, offloads
 from linkscale.estimate.interval import interval_width, unchecked
 from linkscale.estimate.replicas import Message
 from linkscale.estimate.result import Breakdown, Communication, Estimate, Level, Memory
@@ -20,14 +21,14 @@ from linkscale.workload.counts import (
     Decoder,
     attention_flops_per_token,
     decoder,
-    flops_per_token,
     layer_matmul_flops_per_token,
     modules_flops_per_token,
+    trained_params,
+    training_flops_per_token,
 )
 
 TIGHT = 0.03
 """Share of the memory that a plan should leave free: allocators and libraries differ by so much between versions."""
-TRAINING_FORWARDS = 3.0  # backward costs two forwards
 
 
 def estimate_step(
@@ -50,8 +51,8 @@ def estimate_step(
     tokens = float(global_batch) * seq_len
     peak = cluster.gpu.peak_flops_per_s[FORMATS[strategy.precision].peak]
     offered = peak * cluster.gpus * step
-    full = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=False) * tokens
-    causal = TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=True) * tokens
+    full = training_flops_per_token(arch, seq_len, causal=False) * tokens
+    causal = training_flops_per_token(arch, seq_len, causal=True) * tokens
     breakdown = {key: float(seconds[0]) for key, seconds in found.breakdown_s.items()}
     width = interval_width(cluster, strategy, seq_len, profile)
     return Estimate(
@@ -67,7 +68,7 @@ def estimate_step(
         device_bytes=float(found.memory.device[0]),
         device_capacity_bytes=found.capacity_bytes,
         fits=bool(found.fits[0]),
-        assumptions=(*cluster.assumptions, *_assumptions(cluster, strategy, arch.prediction_modules)),
+        assumptions=(*cluster.assumptions, *_assumptions(arch, cluster, strategy)),
         warnings=_warnings(arch, model, cluster, strategy, seq_len, found),
     )  # fmt: skip
 
@@ -119,7 +120,8 @@ def _memory(found: BatchEstimate) -> Memory:
     return Memory(**parts, other=total - sum(parts.values()), total=total)
 
 
-def _assumptions(cluster: Cluster, strategy: Strategy, modules: int) -> tuple[str, ...]:
+def _assumptions(arch: Architecture, cluster: Cluster, strategy: Strategy) -> tuple[str, ...]:
+    modules = arch.prediction_modules
     notes = [
         "MFU counts 6N (output logits included) + full attention, no recompute, over the dense "
         f"{strategy.precision} peak; mfu_causal halves attention",
@@ -130,9 +132,37 @@ def _assumptions(cluster: Cluster, strategy: Strategy, modules: int) -> tuple[st
             f"{modules} module{'s' if modules > 1 else ''} that predict{'' if modules > 1 else 's'} further tokens "
             "trained on the last stage; MFU leaves them out"
         )
+    notes += _tuning(arch, strategy)
+    if offloads(strategy):
+        notes.append(_host_said(cluster))
     if strategy.compression != "none" or strategy.hierarchical:
         notes.append("gradient compression and hierarchical exchange are recorded but not priced yet")
     return tuple(notes)
+
+
+def _host_said(cluster: Cluster) -> str:
+    found, gpu = host(cluster), cluster.gpu
+    link = "chip-to-chip link" if gpu.chip_to_chip_bandwidth_bytes_per_s else "PCIe"
+    memory = f", {found.memory_bytes_per_s / 1e9:.3g} GB/s of host memory" if found.memory_bytes_per_s else ""
+    return (
+        f"each GPU copies {found.link_bytes_per_s / 1e9:.3g} GB/s each way to its host ({link}){memory}: its share "
+        "of what the GPUs of a node have"
+    )
+
+
+def _tuning(arch: Architecture, strategy: Strategy) -> Iterator[str]:
+    training = arch.training
+    if training.packed_tokens:
+        yield (
+            f"sequences packed with documents of {training.packed_tokens:,} tokens on average, of exponential lengths, "
+            "that attend within themselves; MFU counts what they attend to"
+        )
+    if training.adapters:
+        trained = trained_params(arch, apart=strategy.stack != "megatron")
+        yield (
+            f"LoRA of rank {training.lora_rank} on {training.lora_targets}: {trained:,} "
+            "parameters in 16 bits beside frozen weights; MFU leaves out the weight gradients that nobody computes"
+        )
 
 
 def _tight(found: BatchEstimate) -> Iterator[str]:

@@ -6,6 +6,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from linkscale.cost.offload import offloads
 from linkscale.plan.precision import FORMATS
 from linkscale.plan.strategy import Choices, Strategy
 from linkscale.profile import OUTSIDE_SIGMA, Extent, Profile, outside
@@ -19,8 +20,9 @@ def unchecked(cluster: Cluster, strategy: Choices | Strategy, seq_len: int) -> t
     up = cluster.scaleup
     # A domain larger than the cluster is as good as one of the cluster's size.
     domain = min(up.domain_gpus, cluster.gpus)
-    return outside(Extent(cluster.gpu.name, cluster.gpu.arch, strategy.stack, FORMATS[strategy.precision].peak,
+    found = outside(Extent(cluster.gpu.name, cluster.gpu.arch, strategy.stack, FORMATS[strategy.precision].peak,
                           up.kind, domain, cluster.gpus, seq_len))  # fmt: skip
+    return (*found, "offload to host memory") if offloads(strategy) else found
 
 
 def interval_width(cluster: Cluster, strategy: Choices | Strategy, seq_len: int, profile: Profile) -> float:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, FRAGMENTATION, state_bytes
+from linkscale.cost.offload import offloaded_state, on_device
 from linkscale.estimate.numbers import Numbers
+from linkscale.estimate.parameters import StageParams, stage_params
 from linkscale.estimate.pipeline import StageLayers, chunks_in_flight
 from linkscale.estimate.replicas import DpGroups
 from linkscale.estimate.units import Units
@@ -75,25 +77,43 @@ def _stage(
 ) -> MemoryBytes:  # fmt: skip
     # Under DualPipe every GPU holds a stage from each end of the pipeline.
     copies = 2.0 if choices.schedule == "dualpipe" else 1.0
-    held, edges = copies * count * unit.layer_params, copies * unit.edge_params(embedding, head)
-    state = state_bytes(held, edges, unit.layer_params, groups.dense.shard.size, choices)
-    experts = copies * count * unit.expert_params
-    routed = state_bytes(experts, 0.0, unit.expert_params, groups.experts.shard.size, choices)
+    held, trained = (_times(copies, stage_params(p, count, embedding, head)) for p in (unit.params, unit.trained))
+    state = state_bytes(
+        held.layers * held.layer, held.edge, held.layer, groups.dense.shard.size, choices,
+        frozen=held.dense - trained.dense, frozen_unit=held.layer - trained.layer,
+    )  # fmt: skip
+    routed = state_bytes(
+        held.experts, 0.0, held.expert, groups.experts.shard.size, choices,
+        frozen=held.experts - trained.experts, frozen_unit=held.expert - trained.expert,
+    )  # fmt: skip
+    on_host = (
+        offloaded_state(held.dense, trained.dense, groups.dense.shard.size, choices),
+        offloaded_state(held.experts, trained.experts, groups.experts.shard.size, choices),
+    )
+
+    def left(cause: str) -> FloatArray:
+        """Bytes of the state on the device."""
+        whole = getattr(state, cause) + getattr(routed, cause)
+        return np.asarray(whole - sum(getattr(gone, cause) for gone in on_host))
+
     ahead = 1.0 if choices.a2a_overlap == "1f1b" else 0.0
     chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule, ahead)
     kept = _kept_bytes(unit, n, count, chunks, choices)
     # One layer's working set: its gradient and the recomputed activations are live together.
     buffers = unit.boundary_bytes * 2.0
     return MemoryBytes(
-        weights=np.asarray(state.weights + routed.weights), gradients=np.asarray(state.gradients + routed.gradients),
-        optimizer=np.asarray(state.optimizer + routed.optimizer), activations=kept, logits=head * unit.logits_bytes,
-        buffers=buffers, communicators=_communicators(n),
+        weights=left("weights"), gradients=left("gradients"), optimizer=left("optimizer"), activations=kept,
+        logits=head * unit.logits_bytes, buffers=buffers, communicators=_communicators(n),
     )  # fmt: skip
+
+
+def _times(copies: float, held: StageParams) -> StageParams:
+    return replace(held, layers=copies * held.layers, edge=copies * held.edge)
 
 
 def _kept_bytes(unit: Units, n: Numbers, count: FloatArray, chunks: FloatArray, choices: Choices) -> FloatArray:
     """Activations of the micro-batches in flight; where a layer is recomputed, one is whole while that is done."""
-    layers_held = chunks * count / n.vpp
+    layers_held = on_device(chunks * count / n.vpp, np.minimum(1.0, n.offload_layers / np.maximum(count, 1.0)))
     if choices.recompute == "none":
         return layers_held * unit.activation_bytes
     if choices.recompute == "selective":

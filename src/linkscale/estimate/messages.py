@@ -56,10 +56,10 @@ def embedding_messages(decoder: Decoder, unit: Units, n: Numbers, choices: Choic
 
     Exposed: they are complete when all gradients are (Megatron-LM, core/distributed/finalize_model_grads.py).
     """
-    if not decoder.tied:
+    if not (decoder.tied and decoder.head.trained):
         return []
     ends = group_geometry(np.minimum(n.pp, 2.0), np.maximum(n.pp - 1.0, 1.0) * n.tp * n.cp * n.dp, net.domain_gpus)
-    size = unit.tied_params * DTYPE_BYTES[choices.grad_dtype]
+    size = unit.params.tied * DTYPE_BYTES[choices.grad_dtype]
     one = collective_s("all_reduce", size, ends, net)
     once = np.where(n.pp > 1, 1.0, 0.0)
     return [Message("pp", "embedding gradients", "all_reduce", size, once, one, ends, one.time_s)]
@@ -113,7 +113,7 @@ def tp_messages(
 ) -> list[Message]:
     """The exchanges of the slowest stage, embedding's and head's included; together they expose the breakdown's tp."""
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
-    forward, repeated, ended, kept = _tp_calls(exchange.sites, unit, n, stage, choices)
+    forward, repeated, ended, kept = _tp_calls(exchange, unit, n, stage, choices)
     loss = stage.head * LOSS_SUMS * exchange.loss.time_s
     sums = Message(
         "tp", "loss", "all_reduce", exchange.loss_bytes, n.micro_batches * stage.head * LOSS_SUMS, exchange.loss, group,
@@ -134,13 +134,13 @@ def tp_messages(
     return [*_shared(rows, n.micro_batches * (stage.tp_s - loss)), sums]
 
 
-def _tp_calls(sites: float, unit: Units, n: Numbers, stage: Stage, choices: Choices) -> tuple[FloatArray, ...]:
+def _tp_calls(exchange: TpExchange, unit: Units, n: Numbers, stage: Stage, choices: Choices) -> tuple[FloatArray, ...]:
     """Exchanges per micro-batch: of one direction, repeated by recomputation, left out of it, of inputs again."""
-    halves = stage.embedding + stage.head
+    sites, halves = exchange.sites, stage.embedding + stage.head
     again = np.where(unit.layer.tp.recompute_s > 0, n.recomputed_share(stage.layers), 0.0)
     # Embedding and head are one pair together: without sequence parallelism one exchange, with it two, each way.
     forward = stage.layers * sites + halves / 2.0
-    inputs = stage.layers * sites + stage.head
+    inputs = stage.layers * exchange.inputs + stage.head * unit.head_input
     repeated = again * stage.layers
     return forward, repeated * sites, repeated * unrepeated(choices), regathers(choices) * inputs
 

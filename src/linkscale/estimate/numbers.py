@@ -25,6 +25,7 @@ class Numbers:
     bucket_bytes: FloatArray
     ep: FloatArray
     etp: FloatArray
+    offload_layers: FloatArray
     micro_batches: FloatArray
 
     def recomputed_share(self, layers: FloatArray) -> FloatArray:

@@ -27,7 +27,7 @@ UNIT_NUMBERS = ("tp", "cp", "micro_batch", "ep", "etp")
 
 BETWEEN_REPLICAS = (
     "sharding", "no_sync", "overlap_grad_reduce", "overlap_param_gather", "param_dtype", "optimizer", "compression",
-    "hierarchical",
+    "hierarchical", "offload_optimizer", "offload_params",
 )  # fmt: skip
 """Choices about what replicas exchange, keep and update: nothing inside a replica takes longer or shorter by them."""
 

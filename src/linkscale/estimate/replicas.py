@@ -10,6 +10,7 @@ from linkscale.cost.collectives import CollectiveTime, Kind
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.network import Network
 from linkscale.estimate.numbers import Numbers
+from linkscale.estimate.parameters import StageParams
 from linkscale.plan.strategy import Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
 
@@ -42,12 +43,9 @@ class StageWork:
     layers: FloatArray
     width: int
     """Features of the model, the shorter side of most weights."""
-    layer_params: FloatArray
-    """Of a layer, but for routed experts."""
-    layer_tensors: float
-    expert_params: FloatArray
-    """Of a layer's routed experts on one of their ranks."""
-    edge_params: FloatArray
+    held: StageParams
+    trained: StageParams
+    """Those of the parameters held that gradients and updates are of."""
     layer_forward_s: FloatArray
     layer_backward_s: FloatArray
     micro_batches: FloatArray
@@ -55,19 +53,9 @@ class StageWork:
     vpp: FloatArray
 
     @property
-    def params(self) -> FloatArray:
-        """Parameters of the stage on one rank, but for routed experts."""
-        return self.layers * self.layer_params + self.edge_params
-
-    @property
-    def stage_expert_params(self) -> FloatArray:
-        """Parameters of the stage's routed experts on one rank."""
-        return self.layers * self.expert_params
-
-    @property
     def routed(self) -> bool:
         """Whether there are routed experts at all."""
-        return bool(np.any(self.expert_params > 0.0))
+        return bool(np.any(self.held.expert > 0.0))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ Level = Literal["device", "domain", "node", "fabric"]
 
 BREAKDOWN_KEYS = (
     "compute", "recompute", "tp", "cp", "ep", "pp", "dp", "bubble", "optimizer", "input_host", "wait",
+    "offload",
 )  # fmt: skip
 
 
@@ -27,6 +28,7 @@ class Breakdown(Model, frozen=True):
     optimizer: float
     input_host: float
     wait: float
+    offload: float = 0.0
 
 
 class Communication(Model, frozen=True):

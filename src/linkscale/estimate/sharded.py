@@ -42,21 +42,29 @@ class _Layer:
 
     prefix: str
     params: FloatArray
+    trained: FloatArray
     groups: Replicas
     gather: _Exchange
     reduce: _Exchange
     across: _Exchange
 
 
-def _layer(prefix: str, params: FloatArray, tensors: float, groups: Replicas, choices: Choices, net: Network) -> _Layer:
+def _layer(
+    prefix: str, params: FloatArray, trained: FloatArray, tensors: tuple[float, float], groups: Replicas,
+    choices: Choices, net: Network,
+) -> _Layer:  # fmt: skip
+    """Price a layer: all of its parameters are gathered, the gradients of those that are trained reduced.
+
+    ``tensors``: how many hold them, and how many hold what is trained.
+    """
     grad, param = DTYPE_BYTES[choices.grad_dtype], DTYPE_BYTES[choices.param_dtype]
     # DeepSpeed exchanges parameter by parameter, FSDP a layer at once.
-    pieces = tensors if choices.stack == "deepspeed" else 1.0
+    pieces = [max(count, 1.0) if choices.stack == "deepspeed" else 1.0 for count in tensors]
     return _Layer(
-        prefix, params, groups,
-        _exchange("all_gather", params * param, pieces, groups.shard, net),
-        _exchange("reduce_scatter", params * grad, pieces, groups.shard, net),
-        _exchange("all_reduce", params * grad / groups.shard.size, 1.0, groups.replica, net),
+        prefix, params, trained, groups,
+        _exchange("all_gather", params * param, pieces[0], groups.shard, net),
+        _exchange("reduce_scatter", trained * grad, pieces[1], groups.shard, net),
+        _exchange("all_reduce", trained * grad / groups.shard.size, 1.0, groups.replica, net),
     )  # fmt: skip
 
 
@@ -75,10 +83,11 @@ def fully_sharded(
     off) keeps a layer whole from forward to backward; the edge unit is kept so in any case. Routed experts are a unit
     of their own in each layer, exchanged among their own replicas.
     """
-    units = [_layer("", work.layer_params, work.layer_tensors, groups.dense, choices, net)]
+    held, trained, whole = work.held, work.trained, (EXPERT_TENSORS, EXPERT_TENSORS)
+    units = [_layer("", held.layer, trained.layer, (held.tensors, trained.tensors), groups.dense, choices, net)]
     if work.routed:
-        units.append(_layer("expert ", work.expert_params, EXPERT_TENSORS, groups.experts, choices, net))
-    edge = _layer("edge ", work.edge_params, 1.0, groups.dense, choices, net)
+        units.append(_layer("expert ", held.expert, trained.expert, whole, groups.experts, choices, net))
+    edge = _layer("edge ", held.edge, trained.edge, (1.0, 1.0), groups.dense, choices, net)
     gather_s, reduce_s = _sum([u.gather.time_s for u in units]), _sum([u.reduce.time_s for u in units])
     across_s = _sum([u.across.time_s for u in units])
 
@@ -104,9 +113,9 @@ def fully_sharded(
                  strict=True)  # fmt: skip
     for unit, (gathered, scattered, summed) in zip(units, parts, strict=True):
         shard, replica = unit.groups.shard, unit.groups.replica
-        copied = work.layers * unit.params / memory_bytes_per_s
+        copied, packed = (work.layers * params / memory_bytes_per_s for params in (unit.params, unit.trained))
         unpack = copied * (forward + backward) * (2.0 * DTYPE_BYTES[choices.param_dtype])
-        pack = copied * work.micro_batches * (2.0 * DTYPE_BYTES[choices.grad_dtype])
+        pack = packed * work.micro_batches * (2.0 * DTYPE_BYTES[choices.grad_dtype])
         messages += [
             _message(f"{unit.prefix}parameters", "all_gather", unit.gather, work.layers * (forward + backward), shard,
                      gathered * gathers, unpack),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray
 from linkscale.cost.network import Network
+from linkscale.cost.offload import needed_host
 from linkscale.cost.optimizer import optimizer_s
 from linkscale.cost.waiting import expected_slowest
 from linkscale.estimate.data_parallel import dp_messages
@@ -27,6 +28,8 @@ from linkscale.estimate.messages import (
     whole_gradient_message,
 )
 from linkscale.estimate.numbers import Numbers, numbers_of
+from linkscale.estimate.offload import copies, host_update_of
+from linkscale.estimate.parameters import stage_params
 from linkscale.estimate.pipeline import FILLING_SCHEDULES, StageLayers, bubble_s, stage_layers
 from linkscale.estimate.prices import Prices, Setting, inside_choices
 from linkscale.estimate.replicas import DpGroups, Message, StageWork, dp_groups
@@ -149,7 +152,12 @@ def estimate_batch(prices: Prices, batch: StrategyBatch) -> BatchEstimate:
     work = _first_stage(inside.unit, n, inside.layers.first, net)
     exchange = dp_messages(work, groups, n.bucket_bytes, choices, net, dev.memory_bytes_per_s)
     exchange.append(norm_message(n, choices, net))
-    breakdown = _breakdown(inside, exchange, _update_s(work, groups, inside.unit.expert_rows, dev, choices))
+    update, copied = _update_s(work, groups, inside.unit.expert_rows, dev, choices), np.zeros_like(n.tp)
+    if choices.offload_optimizer or choices.offload_params or batch.offload_layers.any():
+        found = needed_host(setting.cluster, choices)
+        copied = copies(inside.unit, n, work, groups, choices, found).total
+        update = host_update_of(work, groups, choices, found) if choices.offload_optimizer else update
+    breakdown = _breakdown(inside, exchange, update, copied)
     step = _sum(n, breakdown.values())
     memory = memory_bytes(inside.unit, n, inside.layers, groups, choices)
     return BatchEstimate(step, breakdown, memory, setting.cluster.gpu.memory_bytes, inside, exchange, prices, batch)
@@ -191,13 +199,12 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
     # Tensor-parallel exchanges inside a domain leave the NICs free meanwhile; across domains they hold them.
     inside = np.where(n.tp > net.domain_gpus, 0.0, 1.0)
     hidden = (1.0 - inside) * unit.tp_hidden_s
+    first, last = np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)
     return StageWork(
         layers=layers,
         width=unit.width,
-        layer_params=unit.layer_params,
-        layer_tensors=unit.layer_tensors,
-        expert_params=unit.expert_params,
-        edge_params=unit.edge_params(np.ones_like(n.pp), np.where(n.pp == 1, 1.0, 0.0)),
+        held=stage_params(unit.params, layers, first, last),
+        trained=stage_params(unit.trained, layers, first, last),
         layer_forward_s=forward + inside * layer.tp.forward_s,
         layer_backward_s=np.maximum(
             0.0, backward + inside * (layer.tp.backward_s + share * layer.tp.recompute_s) - hidden
@@ -209,10 +216,10 @@ def _first_stage(unit: Units, n: Numbers, layers: FloatArray, net: Network) -> S
 
 
 def _update_s(work: StageWork, groups: DpGroups, expert_rows: float, dev: Device, choices: Choices) -> FloatArray:
-    update = optimizer_s(work.params, groups.dense.shard.size, float(work.width), dev, choices)
+    update = optimizer_s(work.trained.dense, groups.dense.shard.size, float(work.width), dev, choices)
     if work.routed:
         shards = groups.experts.shard.size
-        update = update + optimizer_s(work.stage_expert_params, shards, expert_rows, dev, choices)
+        update = update + optimizer_s(work.trained.experts, shards, expert_rows, dev, choices)
     return np.asarray(update)
 
 
@@ -238,7 +245,9 @@ def _parts(
     }
 
 
-def _breakdown(inside: Inside, exchange: list[Message], update_s: FloatArray) -> dict[str, FloatArray]:
+def _breakdown(
+    inside: Inside, exchange: list[Message], update_s: FloatArray, copied_s: FloatArray
+) -> dict[str, FloatArray]:
     dp = _sum(inside.n, (message.exposed_s for message in exchange))
-    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + np.zeros_like(dp)}
+    parts = {**inside.parts_s, "dp": dp, "optimizer": update_s + np.zeros_like(dp), "offload": copied_s}
     return {key: parts[key] for key in BREAKDOWN_KEYS}

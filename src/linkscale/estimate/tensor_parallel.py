@@ -43,6 +43,8 @@ class TpExchange:
     gather: CollectiveTime
     reduce: CollectiveTime
     sites: float
+    inputs: float
+    """Sites whose input backward needs once more, which stacks that do not keep it whole gather again."""
     forward_s: FloatArray
     backward_s: FloatArray
     hidden_s: FloatArray
@@ -55,7 +57,7 @@ def tp_exchange(
 ) -> TpExchange:
     """Price the tensor-parallel exchanges of one layer; each is of all tokens, ``hidden_size`` features wide."""
     size = 2.0 * hidden_size * part.tokens
-    sites = float(len(cost.column_wgrad_s))
+    sites, inputs = float(len(cost.column_wgrad_s)), sum(cost.column_inputs)
     if part.choices.sequence_parallel:
         gather = collective_s("all_gather", size, group, net)
         reduce = collective_s("reduce_scatter", size, group, net)
@@ -68,7 +70,7 @@ def tp_exchange(
         _hidden_forward(cost, part, forward, ring_overlap),
         _hidden_backward(cost, part, gather, reduce, backward, ring_overlap),
     )
-    backward = backward + regathers(part.choices) * sites * gather.time_s
+    backward = backward + regathers(part.choices) * inputs * gather.time_s
     # A hidden collective still takes multiprocessors from the product that hides it.
     sms = np.maximum(gather.sms, reduce.sms)
     if part.choices.tp_overlap == "bulk":
@@ -77,7 +79,7 @@ def tp_exchange(
     forward, backward = forward - covered * hidden[0], backward - covered * hidden[1]
     numbers = 4.0 * part.tokens
     loss = collective_s("all_reduce", numbers, group, net)
-    return TpExchange(size, gather, reduce, sites, forward, backward, hidden[0] + hidden[1], loss, numbers)
+    return TpExchange(size, gather, reduce, sites, inputs, forward, backward, hidden[0] + hidden[1], loss, numbers)
 
 
 def mean_tp(weights: Sequence[float], exchanges: Sequence[TpExchange]) -> TpExchange:
@@ -88,6 +90,7 @@ def mean_tp(weights: Sequence[float], exchanges: Sequence[TpExchange]) -> TpExch
 
     return replace(
         exchanges[0], sites=sum(w * e.sites for w, e in zip(weights, exchanges, strict=True)),
+        inputs=sum(w * e.inputs for w, e in zip(weights, exchanges, strict=True)),
         forward_s=mean("forward_s"), backward_s=mean("backward_s"), hidden_s=mean("hidden_s"),
     )  # fmt: skip
 
@@ -104,10 +107,10 @@ def _hidden_backward(
     hidden: Number = np.zeros_like(total)
     if part.choices.tp_overlap == "none":
         return np.asarray(hidden)
-    for dgrad, wgrad in zip(cost.column_dgrad_s, cost.column_wgrad_s, strict=True):
+    for dgrad, wgrad, again in zip(cost.column_dgrad_s, cost.column_wgrad_s, cost.column_inputs, strict=True):
         hidden = hidden + np.minimum(reduce.time_s, wgrad)
         if part.choices.sequence_parallel:
             # Ring: also the gradient's gathering before the row-parallel product, in pieces; one product covers once.
             pieces = 1.0 - 1.0 / part.tp if part.choices.tp_overlap == "ring" else 0.0
-            hidden = hidden + np.minimum(gather.time_s * (regathers(part.choices) + pieces), dgrad)
+            hidden = hidden + np.minimum(gather.time_s * (regathers(part.choices) * again + pieces), dgrad)
     return np.asarray(hidden)

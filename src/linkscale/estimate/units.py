@@ -5,22 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-from msgspec.structs import replace
 
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
 from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
-from linkscale.cost.params import local_expert_params, local_params, parameter_tensors, whole_params
+from linkscale.cost.params import whole_params
 from linkscale.estimate.calls import Exchange, mean_exchange
 from linkscale.estimate.context_parallel import cp_exchange
 from linkscale.estimate.expert_parallel import ep_exchange
+from linkscale.estimate.parameters import Params, all_params, trained_params
 from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, mean_tp, tp_exchange, unrepeated
 from linkscale.plan.strategy import repeated_modules
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
-from linkscale.workload.ops import Experts
+from linkscale.workload.ops import Experts, trained_ops
 
 # Bytes moved per logit by the loss, forward and backward: Megatron's vocabulary-parallel loss casts to fp32 and
 # makes separate passes for maximum, shift, exponent and sum; a compiled loss fuses them.
@@ -96,7 +96,7 @@ class Exchanges:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of a decoder under a cut, per micro-batch; parameters are those of one tensor-parallel rank."""
+    """Units of a decoder under a cut, per micro-batch."""
 
     layer: UnitTime
     embedding: UnitTime
@@ -106,32 +106,21 @@ class Units:
     tp_hidden_s: FloatArray
     """Seconds of a layer's tensor-parallel exchanges that are hidden."""
     width: int
-    layer_params: FloatArray
-    """Parameters of a layer but for routed experts."""
     layer_whole_params: float
-    """Those of a layer that every tensor-parallel rank holds whole."""
+    """Parameters of a layer that every tensor-parallel rank holds whole."""
     head_whole_params: float
-    expert_params: FloatArray
-    """Parameters of a layer's routed experts on one of their ranks."""
+    params: Params
+    trained: Params
+    """Those of them that are trained."""
+    head_input: float
+    """Whether (1 or 0) backward needs the input of the output projection, for its weight gradient."""
     expert_rows: float
     """The shorter side of an expert's weights."""
-    layer_tensors: float
-    embedding_params: FloatArray
-    head_params: FloatArray
-    tied_params: FloatArray
-    """Parameters of the output projection that are the token table's own."""
     activation_bytes: FloatArray
     whole_activation_bytes: FloatArray
     """What one layer holds while its backward runs, recomputed or not."""
     checkpoint_bytes: FloatArray
     logits_bytes: FloatArray
-
-    def edge_params(self, embedding: FloatArray, head: FloatArray) -> FloatArray:
-        """Return the parameters beside the layers on a stage with (1) or without (0) the embedding and the head.
-
-        A stage that has both holds a tied table once; the last stage of a pipeline holds a copy.
-        """
-        return embedding * self.embedding_params + head * self.head_params - embedding * head * self.tied_params
 
 
 def units(
@@ -139,7 +128,7 @@ def units(
     net: Network,
 ) -> tuple[Units, Exchanges]:  # fmt: skip
     """Price the units of a decoder; layers of several kinds are averaged, since stages hold a mix of them."""
-    total, stack = float(sum(g.count for g in decoder.groups)), part.choices.stack
+    total = float(sum(g.count for g in decoder.groups))
     costs = [(g.count / total, ops_cost(g.ops, part, dev)) for g in decoder.groups]
     weights, hidden = [w for w, _ in costs], decoder.head.k
     tensors = [tp_exchange(c, part, hidden, tensor, net, dev.ring_overlap) for _, c in costs]
@@ -150,9 +139,7 @@ def units(
     ]
     routed = [op for g in decoder.groups for op in g.ops if isinstance(op, Experts)]
     exchange = mean_tp(weights, tensors)
-    ep, etp = part.ep + 0.0 * part.tp, part.etp + 0.0 * part.tp
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
-    params = [local_params(g.ops, part.tp, stack) for g in decoder.groups]
     embedding = ops_cost(decoder.embeddings, part, dev)
     modules = decoder.prediction.modules if decoder.prediction else 0
     priced = Units(
@@ -162,16 +149,14 @@ def units(
         boundary_bytes=exchange.size_bytes,
         tp_hidden_s=exchange.hidden_s,
         width=hidden,
-        layer_params=_mean(weights, params),
-        layer_whole_params=sum(w * whole_params(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
-        head_whole_params=whole_params(decoder.final),
+        layer_whole_params=sum(
+            w * whole_params(trained_ops(g.ops)) for w, g in zip(weights, decoder.groups, strict=True)
+        ),
+        head_whole_params=whole_params(trained_ops(decoder.final)),
+        params=all_params(decoder, weights, part),
+        trained=trained_params(decoder, weights, part),
+        head_input=float(decoder.head.saves_input),
         expert_rows=float(min((min(op.k, op.ffn) for op in routed), default=0)),
-        expert_params=_mean(weights, [local_expert_params(g.ops, ep, etp) for g in decoder.groups]),
-        layer_tensors=sum(w * parameter_tensors(g.ops) for w, g in zip(weights, decoder.groups, strict=True)),
-        embedding_params=local_params(decoder.embeddings, part.tp, stack),
-        head_params=local_params((*decoder.final, decoder.head), part.tp, stack)
-        + modules * local_params(decoder.prediction.joint if decoder.prediction else (), part.tp, stack),
-        tied_params=local_params((replace(decoder.head, bias=False),) if decoder.tied else (), part.tp, stack),
         activation_bytes=_mean(weights, kept),
         whole_activation_bytes=_mean(weights, [np.asarray(c.saved_bytes) for _, c in costs]),
         checkpoint_bytes=checkpoint_bytes(part, hidden),
@@ -271,7 +256,8 @@ def _edge_time(cost: OpsCost, part: Slice, exchange: TpExchange, dev: Device, *,
         tp = Exposed(exchange.reduce.time_s, gather, none)
     else:
         loss = LOSS_SUMS * exchange.loss.time_s
-        tp = Exposed(gather + loss, exchange.reduce.time_s + regathers(part.choices) * gather, none)
+        again = regathers(part.choices) * sum(cost.column_inputs)
+        tp = Exposed(gather + loss, exchange.reduce.time_s + again * gather, none)
     return UnitTime(
         np.asarray(cost.forward_s) + none, np.asarray(cost.backward_s) + none, cost.wgrad_s + none, none,
         tp, Exposed(none, none, none), Exposed(none, none, none),

@@ -193,6 +193,12 @@ class Host(Block, frozen=True, kw_only=True):
     model: str = ""
 
 
+class HostMemory(Block, frozen=True, kw_only=True):
+    """The memory of a node's CPUs, all channels of all CPUs together."""
+
+    bandwidth: Text
+
+
 class SystemEntry(Model, frozen=True, kw_only=True):
     """The file of one node, rack or cloud instance. ``gpus_per_node`` GPUs share a host."""
 
@@ -203,6 +209,7 @@ class SystemEntry(Model, frozen=True, kw_only=True):
     scaleup: ScaleUpFacts
     scaleout: ScaleOutFacts
     host: Host
+    host_memory_per_node: HostMemory | None = None
     cooling: str = ""
     status: str = ""
     disagreement: str = ""
@@ -263,6 +270,7 @@ UNITS: dict[str, dict[str, Unit]] = {
     "Price": {"usd": "usd"},
     "ScaleUpFacts": {"bandwidth_per_gpu_per_direction": "bytes/s"},
     "ScaleOutFacts": {"bandwidth_per_port_per_direction": "bytes/s"},
+    "HostMemory": {"bandwidth": "bytes/s"},
     "NicEntry": {"bandwidth_per_card_per_direction": "bytes/s", "power": "W"},
     "SwitchEntry": {"bandwidth_per_port_per_direction": "bytes/s", "capacity_both_directions": "bytes/s"},
 }

@@ -11,6 +11,7 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 def gpu_value(entry: GpuEntry) -> Gpu:
     """Return an entry as the value of a GPU; what the part lacks is 0."""
     nvlink, memory, clock = entry.nvlink_per_gpu, entry.memory_per_gpu, entry.boost_clock
+    chip = entry.chip_to_chip_per_gpu
     return Gpu(
         name=entry.name,
         arch=entry.arch,
@@ -25,6 +26,7 @@ def gpu_value(entry: GpuEntry) -> Gpu:
         sm_count=entry.sms_per_gpu.value,
         boost_clock_hz=positive(clock.value, "Hz", "boost_clock") if clock else 0.0,
         peer_to_peer=entry.peer_to_peer,
+        chip_to_chip_bandwidth_bytes_per_s=_rate(chip.bandwidth_per_direction) if chip else 0.0,
     )
 
 

@@ -29,3 +29,5 @@ class Gpu(Model, frozen=True):
     sm_count: int
     boost_clock_hz: float
     peer_to_peer: bool = True
+    chip_to_chip_bandwidth_bytes_per_s: float = 0.0
+    """Of the link to its CPU, where that is not PCIe."""

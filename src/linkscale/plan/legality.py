@@ -13,6 +13,7 @@ import numpy as np
 
 from linkscale.base.errors import InputError
 from linkscale.plan.expert_legality import EXPERT_RULES
+from linkscale.plan.offload_legality import OFFLOAD_RULES
 from linkscale.plan.rules import BoolArray, Job, Rule, every
 from linkscale.plan.strategy import LEAST, NUMBERS, Sharding, Stack, Strategy, StrategyBatch
 
@@ -291,6 +292,7 @@ RULES: tuple[Rule, ...] = (
     Rule("shard_domain", _shard_domain, _shard_domain_not),
     Rule("recompute", _recompute, _recompute_not),
     Rule("sharding", _supported, _supported_not),
+    *OFFLOAD_RULES,
     Rule("pipelined", _pipelined, _pipelined_not),
     Rule("tensor", lambda job, b: (b.tp == 1) if b.choices.stack == "ddp" else True, lambda job, s: (
         f"stack ddp has no tensor parallelism, but tp = {s.tp}; use tp = 1 or stack megatron")),

@@ -12,6 +12,7 @@ row names:
 from __future__ import annotations
 
 from linkscale.hardware.types import Gpu
+from linkscale.plan.run_training import adapters
 from linkscale.readers.runs import RunRecord
 
 GIB = 2.0**30
@@ -41,6 +42,8 @@ def _flops_per_s(record: RunRecord, gpu: Gpu) -> float | None:
 
 def flops_per_token(record: RunRecord, params: float) -> float | None:
     """Return FLOPs per token as the row's convention counts them, or None where the convention is not stated."""
+    if adapters(record):  # what each convention leaves out of frozen weights nobody prints
+        return None
     named = record.flops_convention
     if not (record.layers and record.hidden and record.seq_len):
         return None

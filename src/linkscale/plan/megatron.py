@@ -87,12 +87,23 @@ def _strategy(flags: Flags, gpus: int | None) -> Strategy:
         tp_overlap=_tp_overlap(flags, tp),
         bucket_bytes=flags.whole("ddp-bucket-size", 0) * (4 if grad_dtype == "fp32" else 2),
         optimizer=flags.choice("optimizer", OPTIMIZERS, "adam"), cuda_graphs=_cuda_graphs(flags),
+        offload_optimizer=_offload_optimizer(flags),
         **expert_choices(flags, tp),
     )  # fmt: skip
 
 
 def _sharding(flags: Flags, sharded: bool) -> Sharding:
     return "zero3" if flags.on("use-megatron-fsdp") or flags.on("use-custom-fsdp") else "zero1" if sharded else "none"
+
+
+def _offload_optimizer(flags: Flags) -> bool:
+    """Whether the host updates: all of the optimizer, which is Megatron's default share."""
+    offloaded = flags.on("optimizer-cpu-offload")
+    if offloaded and flags.share("optimizer-offload-fraction") < 1.0:
+        raise flags.wrong(
+            flags.flags["optimizer-offload-fraction"], "a part of the optimizer is not priced; 1.0 would be"
+        )
+    return offloaded
 
 
 def _cuda_graphs(flags: Flags) -> CudaGraphs:

@@ -32,7 +32,7 @@ _UNDERSTOOD = """
     moe-expert-capacity-factor moe-pad-expert-input-to-capacity moe-token-dispatcher-type moe-flex-dispatcher-backend
     moe-enable-deepep moe-grouped-gemm moe-shared-expert-overlap overlap-moe-expert-parallel-comm
     expert-tensor-parallel-size multi-latent-attention q-lora-rank kv-lora-rank qk-head-dim qk-pos-emb-head-dim
-    v-head-dim mtp-num-layers use-transformer-engine-op-fuser
+    v-head-dim mtp-num-layers use-transformer-engine-op-fuser optimizer-cpu-offload optimizer-offload-fraction
 """
 UNDERSTOOD = frozenset(_UNDERSTOOD.split())
 """Flags whose meaning reaches the plan."""

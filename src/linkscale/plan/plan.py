@@ -12,6 +12,7 @@ from linkscale.base.files import write_text
 from linkscale.base.model import Model
 from linkscale.plan.strategy import Strategy
 from linkscale.workload.architecture import Architecture
+from linkscale.workload.training import LoraTargets
 
 # Words that YAML 1.1 or 1.2 reads as something other than text; anything unlike a plain word is quoted as well.
 _NOT_TEXT = {"", "y", "n", "yes", "no", "on", "off", "true", "false", "null", "none"}
@@ -22,7 +23,8 @@ class Plan(Model, frozen=True):
 
     ``model`` is the name of a packaged model, the path of a ``config.json``, or the architecture itself.
     ``cluster`` is the command line's text (``dgx-h100:16384``), refined by ``scaleup`` and ``scaleout``;
-    None where only the job is known, as from a launch script.
+    None where only the job is known, as from a launch script. ``lora_rank``, ``lora_targets`` and ``packed_tokens``
+    are those of :class:`linkscale.workload.training.Training`; None: all weights, one document a sequence.
     """
 
     model: str | Architecture
@@ -32,6 +34,9 @@ class Plan(Model, frozen=True):
     cluster: str | None = None
     scaleup: str | None = None
     scaleout: str | None = None
+    lora_rank: int | None = None
+    lora_targets: LoraTargets | None = None
+    packed_tokens: int | None = None
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -35,7 +35,12 @@ class Format:
         It and its transpose are written; where no norm or activation produces it in the same kernel (about half of the
         operands), it is also read.
         """
-        return 2.0 * self.operand_bytes + 1.0 + (2.0 if self.amax else 0.0) if self.narrow else 0.0
+        return self.operand_bytes + self.frozen_cast_bytes if self.narrow else 0.0
+
+    @property
+    def frozen_cast_bytes(self) -> float:
+        """Bytes moved to cast one number where no weight gradient follows, which alone needs the transpose."""
+        return self.operand_bytes + 1.0 + (2.0 if self.amax else 0.0) if self.narrow else 0.0
 
 
 FORMATS: dict[Precision, Format] = {

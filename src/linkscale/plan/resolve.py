@@ -19,6 +19,7 @@ from linkscale.plan.precision import check_precision
 from linkscale.plan.product import Defaults, product_defaults
 from linkscale.plan.run_models import disagreement, mixture, run_model
 from linkscale.plan.run_strategy import degrees, run_strategy
+from linkscale.plan.run_training import as_trained
 from linkscale.plan.shapes import run_architecture
 from linkscale.plan.strategy import Strategy
 from linkscale.plan.systems import run_cluster
@@ -85,9 +86,6 @@ def _no_shape(record: RunRecord) -> str:
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("contradictory", _contradicts, _says("the numbers that the source prints contradict each other (CHECK)")),
     Refusal("contradictory", lambda r: bool(disagreement(r)), disagreement),
-    Refusal("LoRA", lambda r: "(LoRA)" in r.model, _says("LoRA trains a small part of the weights: not priced")),
-    Refusal("offload", lambda r: "CPU offload experiment" in r.notes or "CPU offload used" in r.notes,
-            _says("offload to host memory is not priced")),
     Refusal("no shape", lambda r: bool(_no_shape(r)), _no_shape),
     Refusal("unknown GPU", lambda r: r.gpu.startswith("unknown"), _says("the source does not state the GPU")),
     Refusal("no GPU count", lambda r: not r.num_gpus, _says("the source does not state the number of GPUs")),
@@ -132,7 +130,7 @@ def _unresolved(record: RunRecord, kind: str, reason: str) -> Unresolved:
 
 def _case(asked: Asked) -> Case:
     record = asked.record
-    architecture = run_architecture(asked)
+    architecture = as_trained(asked, run_architecture(asked))
     cluster = run_cluster(asked)
     strategy = run_strategy(asked)
     step_s = measured_step_s(record, params(architecture), cluster.gpu)

@@ -58,6 +58,8 @@ def run_strategy(asked: Asked) -> Strategy:
         tp=tp, pp=pp, cp=record.cp or 1, dp=remaining_dp(record) or 1,
         vpp=_vpp(asked, pp), micro_batch=_micro_batch(asked, pp),
         shard_domain=(asked.may("shard_domain") or record.gpus_per_node or 8) if sharding == "hsdp" else 1,
+        offload_optimizer=bool(asked.may("offload_optimizer")), offload_params=bool(asked.may("offload_params")),
+        offload_layers=-(-(record.layers or 0) // pp) if asked.may("offload_activations") else 0,
         **(_experts(asked, tp) if mixture(record) else {}),
     )  # fmt: skip
 

@@ -92,11 +92,15 @@ class Choices(Model, frozen=True):
     """Type in which tokens are sent to their experts."""
     combine_dtype: CommDtype = "bf16"
     """Type in which experts' results are sent back."""
+    offload_optimizer: bool = False
+    """Optimizer states live in host memory and the host updates them; gradients go there, weights come back."""
+    offload_params: bool = False
+    """Shards of the weights live in host memory and come when their layer is gathered."""
 
 
 LEAST = {
     "tp": 1, "pp": 1, "vpp": 1, "dp": 1, "cp": 1, "micro_batch": 1, "recompute_layers": 0, "shard_domain": 1,
-    "bucket_bytes": 0, "ep": 1, "etp": 1,
+    "bucket_bytes": 0, "ep": 1, "etp": 1, "offload_layers": 0,
 }  # fmt: skip
 """The numbers of a strategy and the least that each may be."""
 
@@ -136,7 +140,8 @@ class Strategy(Choices, frozen=True):
     group over which HSDP shards (1 where unused). ``recompute_layers``: full recompute of that many layers
     per pipeline stage (0 = all, when recompute is ``full``). ``bucket_bytes``: gradient bucket (0 = the stack's own).
     ``ep``, ``etp``: ranks over which routed experts are divided, and over which one expert is cut; both are folded over
-    the ranks of a stage, so that ``edp`` replicas of experts are left.
+    the ranks of a stage, so that ``edp`` replicas of experts are left. ``offload_layers``: layers per stage whose
+    activations wait for backward in host memory.
     """
 
     tp: int = 1
@@ -150,6 +155,7 @@ class Strategy(Choices, frozen=True):
     bucket_bytes: int = 0
     ep: int = 1
     etp: int = 1
+    offload_layers: int = 0
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -196,6 +202,7 @@ class StrategyBatch:
     bucket_bytes: IntArray
     ep: IntArray
     etp: IntArray
+    offload_layers: IntArray
 
     def __len__(self) -> int:
         return len(self.tp)

@@ -36,6 +36,7 @@ TIME_MARKS: dict[str, Mark] = {
     "optimizer": Mark("▄", "bright_magenta"),
     "input_host": Mark("▀", "white"),
     "wait": Mark("▌", "bright_red"),
+    "offload": Mark("▐", "bright_blue"),
 }
 
 MEMORY_MARKS: dict[str, Mark] = {

@@ -13,7 +13,7 @@ NARROWEST = 60
 """Below this, tables would hide their numbers; a narrower terminal wraps the lines instead."""
 
 # For outputs that hold no such characters; every cause keeps a mark of its own.
-ASCII = str.maketrans("█▓▒░▚▞▙▄▀▌·×…", "#%=-cep_^|.x~")
+ASCII = str.maketrans("█▓▒░▚▞▙▄▀▌▐·×…", "#%=-cep_^|h.x~")
 
 
 def page_console(file: TextIO, width: int | None = None) -> Console:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from linkscale.plan.strategy import Strategy
 from linkscale.topology.cluster import Cluster
+from linkscale.workload.training import Training
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Asked:
     seq_len: int
     global_batch: int
     parameters: int | None = None
+    training: Training = field(default_factory=Training)
 
 
 @dataclass(frozen=True)

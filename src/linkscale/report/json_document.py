@@ -48,5 +48,5 @@ def _flat(value: object) -> dict[str, Any]:
 def _job(asked: Asked) -> dict[str, object]:
     return {
         "model": asked.model, "parameters": asked.parameters, "cluster": asked.cluster, "seq_len": asked.seq_len,
-        "global_batch": asked.global_batch,
+        "global_batch": asked.global_batch, "training": asked.training,
     }  # fmt: skip

@@ -23,7 +23,7 @@ from linkscale.report.text import (
     significant,
     size,
 )
-from linkscale.report.words import LEVEL_WORDS, MEMORY_WORDS, TIME_WORDS, cluster_lines, strategy_line
+from linkscale.report.words import LEVEL_WORDS, MEMORY_WORDS, TIME_WORDS, cluster_lines, strategy_line, training_lines
 
 
 def estimate_page(estimate: Estimate, asked: AskedStrategy) -> Group:
@@ -46,6 +46,7 @@ def header(job: Asked, strategy: str = "", micro_batches: str = "") -> Renderabl
     tokens = large(float(job.global_batch) * job.seq_len)
     batch = f"{job.global_batch:,} sequences of {job.seq_len:,} tokens = {tokens} tokens a step"
     rows = [("model", model), ("batch", batch + (f", {micro_batches}" if micro_batches else ""))]
+    rows += training_lines(job)
     rows += cluster_lines(job.cluster)
     return facts([*rows, ("strategy", strategy)] if strategy else rows)
 

@@ -18,6 +18,7 @@ from linkscale.estimate.result import Estimate
 from linkscale.plan.strategy import Strategy
 from linkscale.report.json_document import schema_name
 from linkscale.topology.cluster import Cluster
+from linkscale.workload.training import Training
 
 Schema = dict[str, Any]
 
@@ -33,8 +34,8 @@ def shipped(verb: str) -> Schema:
 
 def predict_schema() -> Schema:
     """Return the schema of ``linkscale.predict/1``."""
-    (strategy, cluster, _), definitions = _components(Strategy, Cluster, Estimate)
-    properties = {**_asked(cluster), "strategy": strategy, **definitions.pop("Estimate")["properties"]}
+    (strategy, cluster, training, _), definitions = _components(Strategy, Cluster, Training, Estimate)
+    properties = {**_asked(cluster, training), "strategy": strategy, **definitions.pop("Estimate")["properties"]}
     return _document("predict", "What one strategy is expected to do, and why.", properties, definitions)
 
 
@@ -42,13 +43,13 @@ def plan_schema() -> Schema:
     """Return the schema of ``linkscale.plan/1``: each plan holds a strategy and the fields of an estimate."""
     from linkscale.search.result import PlanResult
 
-    (strategy, cluster, _, _), definitions = _components(Strategy, Cluster, Estimate, PlanResult)
+    (strategy, cluster, training, _, _), definitions = _components(Strategy, Cluster, Training, Estimate, PlanResult)
     estimate, result = definitions.pop("Estimate"), definitions.pop("PlanResult")
     del definitions["PlanEntry"]
     entry = _object({"strategy": strategy, **estimate["properties"]}, "One strategy and what it is expected to do.")
     definitions["Plan"] = entry
     plans = {"type": "array", "items": {"$ref": "#/$defs/Plan"}, "minItems": 1}
-    properties = {**_asked(cluster), **result["properties"], "plans": plans}
+    properties = {**_asked(cluster, training), **result["properties"], "plans": plans}
     return _document("plan", "The best strategies of a search, and the reasons.", properties, definitions)
 
 
@@ -103,11 +104,11 @@ def _complete(found: Schema) -> Schema:
     return {**found, "properties": stated, "required": list(stated)}
 
 
-def _asked(cluster: Schema) -> Schema:
+def _asked(cluster: Schema, training: Schema) -> Schema:
     whole = {"type": "integer", "minimum": 1}
     parameters = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
     return {"model": {"type": "string"}, "parameters": parameters, "cluster": cluster, "seq_len": whole,
-            "global_batch": whole}  # fmt: skip
+            "global_batch": whole, "training": training}  # fmt: skip
 
 
 def _object(properties: Schema, description: str) -> Schema:

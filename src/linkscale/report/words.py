@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from linkscale.plan.strategy import DEFAULT_MODULES, Strategy
+from linkscale.report.context import Asked
 from linkscale.report.text import gigabits, size
 from linkscale.topology.cluster import Cluster
 
@@ -18,6 +19,7 @@ TIME_WORDS: dict[str, str] = {
     "optimizer": "gradient norm, clipping, update",
     "input_host": "input and launches that the GPU waits for",
     "wait": "waiting for the slowest of all GPUs",
+    "offload": "exposed copies to and from host memory",
 }
 
 MEMORY_WORDS: dict[str, str] = {
@@ -95,6 +97,7 @@ def _unusual(strategy: Strategy) -> list[str]:
     words += (
         [f"tp overlap {strategy.tp_overlap}"] if strategy.tp_overlap in ("bulk", "ring") and strategy.tp > 1 else []
     )
+    words += _offloaded(strategy)
     words += _routing(strategy) if strategy.ep * strategy.etp > 1 else []
     if strategy.dp * strategy.cp > 1:
         words += [] if strategy.overlap_grad_reduce else ["gradient exchange not overlapped"]
@@ -104,6 +107,15 @@ def _unusual(strategy: Strategy) -> list[str]:
     return words + ([] if strategy.overlap_p2p or strategy.vpp == 1 else ["p2p not overlapped"])
 
 
+def _offloaded(strategy: Strategy) -> list[str]:
+    """Return what waits in host memory."""
+    layers = strategy.offload_layers
+    what = {"optimizer": strategy.offload_optimizer, "weights": strategy.offload_params,
+            f"activations of {layers} layer{'s' if layers > 1 else ''}": layers > 0}  # fmt: skip
+    words = [name for name, offloaded in what.items() if offloaded]
+    return [f"{' and '.join(words)} on the host"] if words else []
+
+
 def _routing(strategy: Strategy) -> list[str]:
     """Return how tokens reach their experts."""
     words = [f"dispatch {strategy.dispatcher}"]
@@ -111,6 +123,17 @@ def _routing(strategy: Strategy) -> list[str]:
     words += [f"results in {strategy.combine_dtype}"] if strategy.combine_dtype != "bf16" else []
     words += [f"hidden behind {_HIDING[strategy.a2a_overlap]}"] if strategy.a2a_overlap != "none" else []
     return words + _EXPERT_WORDS[strategy.expert_gemm]
+
+
+def training_lines(job: Asked) -> list[tuple[str, str]]:
+    """Say what is trained and on what, where that is not all weights on one document a sequence."""
+    training = job.training
+    words = []
+    if training.adapters:
+        words.append(f"LoRA of rank {training.lora_rank} on {training.lora_targets}")
+    if training.packed_tokens:
+        words.append(f"documents of {training.packed_tokens:,} tokens packed")
+    return [("training", " · ".join(words))] if words else []
 
 
 def cluster_lines(cluster: Cluster) -> list[tuple[str, str]]:

@@ -83,6 +83,7 @@ class Axes(Model, frozen=True):
     bucket_bytes: tuple[int, ...]
     ep: tuple[int, ...] = (1,)
     etp: tuple[int, ...] = (1,)
+    offload_layers: tuple[int, ...] = (0,)
     dp: tuple[int, ...] = ()
     """Data-parallel degrees to keep; empty: whatever the GPUs leave."""
 
@@ -95,8 +96,9 @@ class Axes(Model, frozen=True):
         numbers = ("tp", "pp", "vpp", "cp", "micro_batch", "recompute_layers", "shard_domain", "bucket_bytes")
         for name in (*numbers, "ep", "etp") if routed else numbers:
             rows[name] = list(getattr(self, name))
-        if self.dp:
-            rows["dp"] = list(self.dp)
+        for name in ("offload_layers", "dp"):
+            if getattr(self, name) not in ((), (0,)):
+                rows[name] = list(getattr(self, name))
         return rows
 
 
@@ -196,6 +198,7 @@ def _axes(combinations: tuple[Choices, ...], job: Job, cluster: Cluster, constra
         ep=numbers("ep", _expert_ranks(job, ways)),
         # Experts are left whole, or cut as the rest is.
         etp=numbers("etp", sorted({1, *tensor}) if job.arch.routed() else (1,)),
+        offload_layers=numbers("offload_layers", (0,)),
         dp=numbers("dp", ()),
     )
 

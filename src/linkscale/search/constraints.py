@@ -71,6 +71,8 @@ class Constraints(Model, frozen=True):
     expert_gemm: ExpertGemm | None = None
     dispatch_dtype: CommDtype | None = None
     combine_dtype: CommDtype | None = None
+    offload_optimizer: bool | None = None
+    offload_params: bool | None = None
 
     tp: int | None = None
     pp: int | None = None
@@ -83,6 +85,7 @@ class Constraints(Model, frozen=True):
     bucket_bytes: int | None = None
     ep: int | None = None
     etp: int | None = None
+    offload_layers: int | None = None
 
     max_memory_bytes: float | None = None
     gpus: tuple[int, ...] = ()

@@ -64,8 +64,8 @@ class Group:
 class Region:
     """The part of a space on one number of GPUs: its stems, and the choices that complete them.
 
-    A stem has the numbers that every strategy has; the layers recomputed, the ranks of a shard and the bucket of a
-    strategy are up to its choices.
+    A stem has the numbers that every strategy has; the layers recomputed or offloaded, the ranks of a shard and the
+    bucket of a strategy come after.
     """
 
     job: Job
@@ -80,7 +80,7 @@ class Region:
     def lightest(self, choices: Choices) -> StrategyBatch:
         """Return every stem under some choices with as little recomputed as the axes allow, whether legal or not."""
         partly = [layers for layers in self.axes.recompute_layers if layers > 0]
-        rest = {"recompute_layers": 0, "shard_domain": 1, "bucket_bytes": 0}
+        rest = {"recompute_layers": 0, "shard_domain": 1, "bucket_bytes": 0, "offload_layers": 0}
         if choices.recompute == "full" and partly:
             rest["recompute_layers"] = min(partly)
         return StrategyBatch(choices, **self.stems, **{n: np.full(len(self), v) for n, v in rest.items()})
@@ -134,7 +134,7 @@ def _geometry(axes: Axes, gpus: int, job: Job) -> Columns:
     columns = _where(columns, job.global_batch % (columns["dp"] * columns["micro_batch"]) == 0)
     columns = _cross(columns, "vpp", axes.vpp)
     # Cut before any choice multiplies the rows: what breaks a rule here breaks it under every choice.
-    unused = dict.fromkeys(("recompute_layers", "bucket_bytes"), np.zeros_like(columns["tp"]))
+    unused = dict.fromkeys(("recompute_layers", "bucket_bytes", "offload_layers"), np.zeros_like(columns["tp"]))
     batch = StrategyBatch(LEAST_DEMANDING, **columns, **unused, shard_domain=np.ones_like(columns["tp"]))
     legal = legal_mask(job.arch, gpus, batch, job.seq_len, job.global_batch, skip=("expert sequence",))
     return _where(columns, legal)
@@ -167,6 +167,7 @@ def _complete(choices: Choices, axes: Axes, geometry: Columns, job: Job) -> Colu
         columns = _where(columns, inside & (replicas % columns["shard_domain"] == 0))
     else:
         columns = _cross(columns, "shard_domain", (1,))
+    columns = _cross(columns, "offload_layers", axes.offload_layers)
     columns = _cross(columns, "bucket_bytes", axes.bucket_bytes if _has_buckets(choices) else axes.bucket_bytes[:1])
     unused = columns["dp"] * columns["cp"] == 1
     return _where(columns, ~unused | (columns["bucket_bytes"] == axes.bucket_bytes[0]))

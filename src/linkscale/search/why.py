@@ -107,7 +107,7 @@ def illegal_reason(question: Question, near: Strategy | None = None) -> str:
 
 def _numbers(strategy: Strategy | None) -> dict[str, Any]:
     """Return the numbers of a strategy that go with any choices; dp is what the others leave."""
-    bound = ("dp", "recompute_layers", "shard_domain", "bucket_bytes")
+    bound = ("dp", "recompute_layers", "offload_layers", "shard_domain", "bucket_bytes")
     return {} if strategy is None else {name: getattr(strategy, name) for name in NUMBERS if name not in bound}
 
 

@@ -48,6 +48,8 @@ class Cluster(Model, frozen=True):
     scaleup: ScaleUp
     scaleout: ScaleOut
     host_cpu: HostCpu = "unknown"
+    host_memory_bytes_per_s: float = 0.0
+    """Label rate of the memory of a node's CPUs; 0 where it is not known."""
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

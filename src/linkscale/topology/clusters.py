@@ -53,10 +53,16 @@ def parse_cluster(
     assumptions = [f"{system.title}: {system.status}"] if system.status else []
     cluster = Cluster(
         name=system.name, gpu=gpu, gpus=gpus, gpus_per_node=system.gpus_per_node, scaleup=up, scaleout=out,
-        host_cpu=system.host.vendor, assumptions=(*assumptions, *_assumed(system, scaleup, scaleout, gpus, up)),
+        host_cpu=system.host.vendor, host_memory_bytes_per_s=_host_memory_bytes_per_s(system),
+        assumptions=(*assumptions, *_assumed(system, scaleup, scaleout, gpus, up)),
     )  # fmt: skip
     _linked(cluster, text)
     return cluster
+
+
+def _host_memory_bytes_per_s(system: SystemEntry) -> float:
+    memory = system.host_memory_per_node
+    return 0.0 if memory is None else positive(memory.bandwidth, "bytes/s", "host_memory_per_node")
 
 
 def find_system(name: str, catalogue: Catalogue) -> SystemEntry:

@@ -13,6 +13,7 @@ import msgspec
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
 from linkscale.workload.parts import Dense, LayerKind, Moe, SelfAttention, Tower
+from linkscale.workload.training import Training
 
 NormKind = Literal["layernorm", "rmsnorm"]
 NormPlace = Literal["input", "output", "both"]
@@ -77,6 +78,8 @@ class Architecture(Model, frozen=True):
     """Layers of one module that predicts a token further ahead, behind a product that joins two vectors to one."""
     prediction_modules: int = 0
     towers: tuple[Tower, ...] = ()
+    training: Training = Training()
+    """Which of its weights are trained: no matter of a configuration, but of the job."""
     notes: tuple[str, ...] = ()
     """What a reader of this configuration should know: what is left out, or taken as usual."""
     source: str = ""

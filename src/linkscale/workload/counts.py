@@ -31,13 +31,19 @@ from linkscale.workload.ops import (
     Scan,
     Weights,
     module_of,
+    trained_ops,
 )
 
 __all__ = [
     "Decoder", "active_op_params", "active_params", "attention_flops_per_token", "decoder", "flops_per_token",
     "layer_matmul_flops_per_token", "matmul_flops_per_token", "modules_flops_per_token", "op_params", "params",
-    "params_by_part", "prediction_flops_per_token", "prediction_params", "tower_params",
+    "params_by_part", "prediction_flops_per_token", "prediction_params", "tower_params", "trained_params",
+    "training_flops_per_token",
 ]  # fmt: skip
+
+
+TRAINING_FORWARDS = 3.0
+"""Forwards that a step costs: backward takes two, one for the inputs and one for the weights."""
 
 
 def op_params(op: Op) -> int:
@@ -95,6 +101,17 @@ def active_params(arch: Architecture) -> int:
     )
 
 
+def trained_params(arch: Architecture, *, apart: bool = False) -> int:
+    """Parameters that are trained: all of them, or those of adapters.
+
+    ``apart``: queries, keys and values, and gate and up, are products of their own, with an adapter each.
+    """
+    if not arch.training.adapters:
+        return params(arch)
+    every = [(group.count, op) for group in decoder(arch).groups for op in trained_ops(group.ops)]
+    return sum(count * op_params(op) * (op.parts if apart and isinstance(op, Gemm) else 1) for count, op in every)
+
+
 def prediction_params(arch: Architecture) -> int:
     """Parameters of the modules that predict further tokens, beside those of the decoder that they share."""
     found = decoder(arch).prediction
@@ -144,8 +161,20 @@ def prediction_flops_per_token(arch: Architecture, seq_len: int, *, causal: bool
 
 
 def flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -> float:
-    """Forward FLOPs per token; a training step is three times that."""
+    """Forward FLOPs per token; a step that trains all weights is three times that."""
     return matmul_flops_per_token(arch) + attention_flops_per_token(arch, seq_len, causal=causal)
+
+
+def training_flops_per_token(arch: Architecture, seq_len: int, *, causal: bool = False) -> float:
+    """FLOPs per token of a step: forward, input gradients, and the weight gradients of what is trained.
+
+    Three forwards where all weights are trained; frozen products leave out the third of them.
+    """
+    model = decoder(arch)
+    every = [(group.count, op) for group in model.groups for op in group.ops]
+    every += [(1, op) for op in (*model.final, model.head)]
+    without = 2 * sum(count * _products(op) for count, op in every if not getattr(op, "trained", True))
+    return TRAINING_FORWARDS * flops_per_token(arch, seq_len, causal=causal) - without
 
 
 def _mixing(op: Op, seq_len: int, causal: bool) -> float:

@@ -8,7 +8,9 @@ queries, keys and values (6h) and its scores (5as/h), the output projection and 
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from linkscale.base.model import Model
 from linkscale.workload.architecture import Architecture, NormPlace
@@ -16,6 +18,7 @@ from linkscale.workload.mixers import mixer_ops
 from linkscale.workload.mlps import mlp_ops
 from linkscale.workload.ops import Elementwise, Embedding, Gemm, LayerGroup, MixStreams, Norm, Op, Weights
 from linkscale.workload.parts import LayerKind, Tower
+from linkscale.workload.training import Training, adapted, frozen, packed
 
 
 class Prediction(Model, frozen=True):
@@ -52,7 +55,7 @@ def decoder(arch: Architecture, *, absorbed: bool = False) -> Decoder:
     """Return the operations of an architecture; ``absorbed``: latent attention folds its matrices into the queries."""
     kinds = arch.layer_kinds()
     groups = tuple(LayerGroup(name=k.name, count=n, ops=_layer(arch, k, absorbed=absorbed)) for n, k in kinds)
-    return Decoder(
+    whole = Decoder(
         embeddings=_embeddings(arch),
         groups=groups,
         final=_final(arch),
@@ -62,6 +65,36 @@ def decoder(arch: Architecture, *, absorbed: bool = False) -> Decoder:
         prediction=_prediction(arch, absorbed=absorbed),
         towers=arch.towers,
     )
+    if arch.training.packed_tokens:
+        whole = _in_layers(whole, lambda ops: packed(ops, arch.training.packed_tokens))
+    return _with_adapters(whole, arch.training) if arch.training.adapters else whole
+
+
+Ops = tuple[Op, ...]
+
+
+def _in_layers(whole: Decoder, change: Callable[[Ops], Ops]) -> Decoder:
+    """Change the operations of every layer, those of modules that predict further tokens included."""
+
+    def changed(groups: tuple[LayerGroup, ...]) -> tuple[LayerGroup, ...]:
+        return tuple(replace(group, ops=change(group.ops)) for group in groups)
+
+    further = whole.prediction and replace(whole.prediction, groups=changed(whole.prediction.groups))
+    return replace(whole, groups=changed(whole.groups), prediction=further)
+
+
+def _with_adapters(whole: Decoder, training: Training) -> Decoder:
+    """Freeze a decoder and adapt its layers."""
+    inside = _in_layers(whole, lambda ops: adapted(ops, training))
+    further = inside.prediction and replace(inside.prediction, joint=_frozen(inside.prediction.joint))
+    return replace(
+        inside, embeddings=_frozen(whole.embeddings), final=_frozen(whole.final), prediction=further,
+        head=replace(whole.head, trained=False, saves_input=False),
+    )  # fmt: skip
+
+
+def _frozen(ops: Ops) -> Ops:
+    return tuple(frozen(op) for op in ops)
 
 
 def _order(arch: Architecture) -> tuple[int, ...]:
@@ -102,7 +135,7 @@ def _layer(arch: Architecture, kind: LayerKind, *, absorbed: bool = False) -> tu
     attention = (*_norms(arch, "attention", "input"), *mixer, *_norms(arch, "attention", "output"))
     # Both halves read the layer's input, kept once; one pass adds them and the residual.
     before = () if shared else _norms(arch, "mlp", "input")
-    second = tuple(msgspec.structs.replace(norm, saves_input=False) for norm in before)
+    second = tuple(replace(norm, saves_input=False) for norm in before)
     mlp = mlp_ops(arch, kind.mlp, saves_input=not shared)
     return (*attention, *second, *mlp, *_norms(arch, "mlp", "output"), _residual(arch, "add", reads=3))
 
@@ -162,7 +195,7 @@ def _norms(arch: Architecture, half: str, place: NormPlace) -> tuple[Norm, ...]:
         return ()
     if place == "output":
         return (_norm(arch, f"{half} output norm"),)
-    return (msgspec.structs.replace(_norm(arch, f"{half} norm"), module="layernorm"),)
+    return (replace(_norm(arch, f"{half} norm"), module="layernorm"),)
 
 
 def _norm(arch: Architecture, name: str) -> Norm:

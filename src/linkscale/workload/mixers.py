@@ -44,7 +44,17 @@ def self_attention(arch: Architecture, a: SelfAttention) -> tuple[Op, ...]:
     pairs = a.kv_heads * (a.head_dim + value_dim)
     wide = a.heads * a.head_dim + pairs + gate
     ops: list[Op] = [
-        Gemm(name="qkv", n=wide, k=arch.hidden, shard="column", bias=a.qkv_bias, kv_columns=pairs, kv_heads=a.kv_heads),
+        Gemm(
+            name="qkv",
+            target="qkv",
+            parts=3,
+            n=wide,
+            k=arch.hidden,
+            shard="column",
+            bias=a.qkv_bias,
+            kv_columns=pairs,
+            kv_heads=a.kv_heads,
+        ),
         *_qk_norms(arch, a),
     ]
     if a.rotary:
@@ -83,7 +93,15 @@ def latent_attention(arch: Architecture, a: LatentAttention, *, absorbed: bool =
     width = a.nope_dim + a.rope_dim
     ops: list[Op] = [*_latent_queries(arch, a, width)]
     ops += [
-        Gemm(name="kv down", n=a.rank + a.rope_dim, k=arch.hidden, shard="none", bias=a.bias, saves_input=False),
+        Gemm(
+            name="kv down",
+            target="qkv",
+            n=a.rank + a.rope_dim,
+            k=arch.hidden,
+            shard="none",
+            bias=a.bias,
+            saves_input=False,
+        ),
         Norm(name="kv norm", kind="rmsnorm", size=a.rank, region="sequence", module="mla_up_proj"),
         _rotary((a.heads + 1) * a.rope_dim, module="mla_up_proj"),
     ]
@@ -100,7 +118,9 @@ def latent_attention(arch: Architecture, a: LatentAttention, *, absorbed: bool =
     else:
         unfolded = a.heads * (a.nope_dim + a.value_dim)
         ops += [
-            Gemm(name="kv up", n=unfolded, k=a.rank, shard="column", boundary=False, module="mla_up_proj"),
+            Gemm(
+                name="kv up", target="qkv", n=unfolded, k=a.rank, shard="column", boundary=False, module="mla_up_proj"
+            ),
             Attention(heads=a.heads, kv_heads=a.heads, qk_dim=width, v_dim=a.value_dim, selected=selected),
         ]
     ops.append(_output(arch, a.heads * a.value_dim, a.out_bias))
@@ -109,11 +129,11 @@ def latent_attention(arch: Architecture, a: LatentAttention, *, absorbed: bool =
 
 def _latent_queries(arch: Architecture, a: LatentAttention, width: int) -> tuple[Op, ...]:
     if not a.query_rank:
-        return (Gemm(name="query", n=a.heads * width, k=arch.hidden, shard="column", bias=a.query_bias),)
+        return (Gemm(name="query", target="qkv", n=a.heads * width, k=arch.hidden, shard="column", bias=a.query_bias),)
     return (
-        Gemm(name="query down", n=a.query_rank, k=arch.hidden, shard="none", bias=a.bias),
+        Gemm(name="query down", target="qkv", n=a.query_rank, k=arch.hidden, shard="none", bias=a.bias),
         Norm(name="query norm", kind="rmsnorm", size=a.query_rank, region="sequence", module="mla_up_proj"),
-        Gemm(name="query up", n=a.heads * width, k=a.query_rank, shard="column", module="mla_up_proj"),
+        Gemm(name="query up", target="qkv", n=a.heads * width, k=a.query_rank, shard="column", module="mla_up_proj"),
     )
 
 
@@ -135,11 +155,11 @@ def compressed_attention(arch: Architecture, a: CompressedAttention) -> tuple[Op
     """DeepSeek-V4's attention: latent queries, one key that is its value, compressed keys, an output in two steps."""
     returned, middle = a.heads * a.head_dim, a.out_groups * a.out_rank
     ops: list[Op] = [
-        Gemm(name="query down", n=a.query_rank, k=arch.hidden, shard="none"),
+        Gemm(name="query down", target="qkv", n=a.query_rank, k=arch.hidden, shard="none"),
         Norm(name="query down norm", kind="rmsnorm", size=a.query_rank, region="sequence"),
-        Gemm(name="query up", n=returned, k=a.query_rank, shard="column"),
+        Gemm(name="query up", target="qkv", n=returned, k=a.query_rank, shard="column"),
         Norm(name="query norm", kind="rmsnorm", size=a.head_dim, copies=a.heads, region="tensor", weight=False),
-        Gemm(name="key", n=a.head_dim, k=arch.hidden, shard="none", saves_input=False),
+        Gemm(name="key", target="qkv", n=a.head_dim, k=arch.hidden, shard="none", saves_input=False),
         Norm(name="key norm", kind="rmsnorm", size=a.head_dim, region="sequence"),
         _rotary((2 * a.heads + 1) * a.rotary),
     ]
@@ -195,10 +215,10 @@ def delta_net(arch: Architecture, d: DeltaNet) -> tuple[Op, ...]:
 def _delta_inputs(arch: Architecture, d: DeltaNet, mixed: int, values: int) -> tuple[Op, ...]:
     if not d.channel_decay:
         wide = mixed + values + 2 * d.value_heads  # and the output gate, the step and the decay of every head
-        return (Gemm(name="qkv, gate, step, decay", n=wide, k=arch.hidden, shard="column"),)
+        return (Gemm(name="qkv, gate, step, decay", target="qkv", n=wide, k=arch.hidden, shard="column"),)
     keys = d.key_heads * d.key_dim
     return (
-        Gemm(name="qkv, step", n=mixed + d.value_heads, k=arch.hidden, shard="column"),
+        Gemm(name="qkv, step", target="qkv", n=mixed + d.value_heads, k=arch.hidden, shard="column"),
         Gemm(name="decay down", n=d.value_dim, k=arch.hidden, shard="none", saves_input=False),
         Gemm(name="decay up", n=keys, k=d.value_dim, shard="column", boundary=False),
         Gemm(name="gate down", n=d.value_dim, k=arch.hidden, shard="none", saves_input=False),
@@ -211,7 +231,7 @@ def mamba2(arch: Architecture, m: Mamba2) -> tuple[Op, ...]:
     inner, states = m.heads * m.head_dim, m.groups * m.state
     convolved = inner + 2 * states
     ops: list[Op] = [
-        Gemm(name="input", n=inner + convolved + m.heads, k=arch.hidden, shard="column", bias=m.bias),
+        Gemm(name="input", target="qkv", n=inner + convolved + m.heads, k=arch.hidden, shard="column", bias=m.bias),
         Conv1d(name="convolution", channels=convolved, kernel=m.kernel, bias=m.conv_bias),
         Weights(name="decay, skip, step bias", size=3 * m.heads, region="tensor"),
         Scan(kind="ssd", heads=m.heads, groups=m.groups, key_dim=m.state, value_dim=m.head_dim, chunk=m.chunk,
@@ -228,7 +248,7 @@ def lightning(arch: Architecture, a: Lightning) -> tuple[Op, ...]:
     """Lightning attention: activated queries, keys and values, a scan, a norm, a gate, the output."""
     inner = a.heads * a.head_dim
     return (
-        Gemm(name="qkv, gate", n=4 * inner, k=arch.hidden, shard="column"),
+        Gemm(name="qkv, gate", target="qkv", n=4 * inner, k=arch.hidden, shard="column"),
         Elementwise(name=arch.activation, reads=3 * inner, writes=3 * inner, saves=3 * inner, region="tensor"),
         Scan(kind="linear", heads=a.heads, groups=a.heads, key_dim=a.head_dim, value_dim=a.head_dim, chunk=a.chunk),
         Norm(name="inner norm", kind="rmsnorm", size=inner, region="tensor"),
@@ -242,4 +262,4 @@ def _rotary(features: int, module: Module = "") -> Elementwise:
 
 
 def _output(arch: Architecture, k: int, bias: bool) -> Gemm:
-    return Gemm(name="attention output", n=arch.hidden, k=k, shard="row", bias=bias)
+    return Gemm(name="attention output", target="output", n=arch.hidden, k=k, shard="row", bias=bias)

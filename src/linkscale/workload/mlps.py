@@ -23,11 +23,13 @@ def dense(
     wide = mlp.hidden * (2 if mlp.gated else 1)
     module: Module = "shared_experts" if beside_routing else "mlp"
     return (
-        Gemm(name=f"{name}up", n=wide, k=arch.hidden, shard="column", bias=mlp.bias, saves_input=saves_input,
-             beside_routing=beside_routing, module=module),
+        # Where another product keeps the input, it has gathered it as well.
+        Gemm(name=f"{name}up", target="mlp", parts=2 if mlp.gated else 1, n=wide, k=arch.hidden, shard="column",
+             bias=mlp.bias, saves_input=saves_input, boundary=saves_input, beside_routing=beside_routing,
+             module=module),
         Elementwise(name=f"{name}{arch.activation}", reads=wide, writes=mlp.hidden, saves=wide, region="tensor",
                     module=module),
-        Gemm(name=f"{name}down", n=arch.hidden, k=mlp.hidden, shard="row", bias=mlp.bias,
+        Gemm(name=f"{name}down", target="mlp", n=arch.hidden, k=mlp.hidden, shard="row", bias=mlp.bias,
              beside_routing=beside_routing, module=module),
     )  # fmt: skip
 

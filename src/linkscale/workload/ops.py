@@ -7,13 +7,19 @@ sequence parallelism cut an operation.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
+
+import numpy as np
 
 from linkscale.base.model import Model
 
 Region = Literal["sequence", "tensor"]
 """``sequence``: outside the tensor-parallel block, every TP rank holds all tokens (1/tp of them under sequence
 parallelism). ``tensor``: inside it, every TP rank holds 1/tp of the features of all tokens."""
+
+Target = Literal["qkv", "output", "mlp"]
+"""Linear layers that low-rank adapters are hung on: before attention or a scan, after it, of an MLP."""
 
 
 Module = Literal["", "core_attn", "mla_up_proj", "layernorm", "mlp", "shared_experts", "moe", "moe_act"]
@@ -46,6 +52,14 @@ class Gemm(Model, frozen=True, tag="gemm"):
     beside_routing: bool = False
     """Whether it needs nothing of the routed experts, so that it may run while tokens are on their way to them."""
     module: Module = ""
+    target: Target | None = None
+    """What a choice of products to adapt calls it; None: never adapted."""
+    parts: int = 1
+    """Products that only Megatron makes one: queries, keys and values, or gate and up. Of an adapter's first product,
+    how often stacks that keep them apart have it."""
+    trained: bool = True
+    half: bool = False
+    """Runs in 16 bits whatever the layers run in."""
 
 
 class Attention(Model, frozen=True, tag="attention"):
@@ -69,23 +83,57 @@ class Attention(Model, frozen=True, tag="attention"):
     compressed: int = 0
     shared_kv: bool = False
     """Keys are values too: one tensor."""
+    documents: int = 0
+    """Tokens on average of the documents packed in a sequence, each of which attends within itself; 0: one document."""
 
     def keys(self, seq: float, *, causal: bool) -> float:
-        """Return the keys that a query meets on average: under a causal mask, only those before it."""
+        """Return the keys that a query meets on average: under a causal mask, only those before it.
+
+        In packed documents, those of its own; without the mask they are counted twice, as before and after it.
+        """
+        if self.documents:
+            return (1.0 if causal else 2.0) * self._keys_of_documents(seq, float(self.documents))
         if self.chunk is not None:
             chunk = min(float(self.chunk), seq)
             return chunk / 2.0 if causal else chunk
+        narrowest, far, met = self._reach(seq)
         if not self.compressed:
-            narrowest = min((seq, *(float(n) for n in (self.window, self.selected) if n is not None)))
             return _within(narrowest, seq) if causal else narrowest
+        return _within(narrowest, seq) + _within(met, far) if causal else narrowest + met
+
+    def length(self, seq: float) -> float:
+        """Return the length of a whole sequence whose queries meet as many keys as those of its packed documents."""
+        return 2.0 * _within_documents(seq, seq, float(self.documents)) if self.documents else seq
+
+    def _reach(self, seq: float) -> tuple[float, float, float]:
+        """Return the most keys that a query meets one by one, and how many compressed ones there are and are met."""
+        if not self.compressed:
+            return min((seq, *(float(n) for n in (self.window, self.selected) if n is not None))), 0.0, 0.0
         far, near = seq / self.compressed, min(seq, float(self.window or 0))
-        met = min(far, float(self.selected)) if self.selected is not None else far
-        return _within(near, seq) + _within(met, far) if causal else near + met
+        return near, far, min(far, float(self.selected)) if self.selected is not None else far
+
+    def _keys_of_documents(self, seq: float, mean: float) -> float:
+        if self.chunk is not None:
+            seq = min(float(self.chunk), seq)
+        near, far, met = self._reach(seq)
+        beyond = _within_documents(met, far, mean / self.compressed) if self.compressed else 0.0
+        return _within_documents(near, seq, mean) + beyond
 
 
 def _within(most: float, seq: float) -> float:
     """Keys before a query on average, ``most`` of them at most: the first queries have fewer."""
     return most * (1.0 - most / (2.0 * seq))
+
+
+def _within_documents(most: float, seq: float, mean: float) -> float:
+    """Keys of its own document before a query on average, ``most`` of them at most.
+
+    A document ends after any token with probability ``1 / mean`` (lengths are exponential, cut at the sequence's ends),
+    so that a query at place x meets ``mean (1 - exp(-min(x, most) / mean))``; this is the average over x. For long
+    documents it becomes :func:`_within`.
+    """
+    ended = -float(np.expm1(-most / mean))
+    return mean * (most - mean * ended + (seq - most) * ended) / seq
 
 
 class Index(Model, frozen=True, tag="index"):
@@ -147,6 +195,7 @@ class Conv1d(Model, frozen=True, tag="conv1d"):
     channels: int
     kernel: int
     bias: bool = False
+    trained: bool = True
 
 
 class Router(Model, frozen=True, tag="router"):
@@ -164,6 +213,7 @@ class Router(Model, frozen=True, tag="router"):
     top_groups: int = 1
     balance_bias: bool = False
     saves_input: bool = True
+    trained: bool = True
 
 
 class Experts(Model, frozen=True, tag="experts"):
@@ -183,6 +233,7 @@ class Experts(Model, frozen=True, tag="experts"):
     bias: bool = False
     capacity: float | None = None
     spread: float = 0.0
+    trained: bool = True
 
     @property
     def wide(self) -> int:
@@ -196,6 +247,7 @@ class Weights(Model, frozen=True, tag="weights"):
     name: str
     size: int
     region: Region
+    trained: bool = True
 
 
 class MixStreams(Model, frozen=True, tag="mix_streams"):
@@ -227,6 +279,7 @@ class Norm(Model, frozen=True, tag="norm"):
     share: float = 1.0
     """Part of the tokens that have such a vector."""
     module: Module = ""
+    trained: bool = True
 
 
 class Elementwise(Model, frozen=True, tag="elementwise"):
@@ -253,6 +306,7 @@ class Embedding(Model, frozen=True, tag="embedding"):
     rows: int
     size: int
     vocab_parallel: bool = True
+    trained: bool = True
 
 
 Op = Gemm | Attention | Index | Scan | Conv1d | Router | Experts | Weights | MixStreams | Norm | Elementwise | Embedding
@@ -269,6 +323,11 @@ def module_of(op: Op) -> Module:
             return op.module
         case _:
             return ""
+
+
+def trained_ops(ops: Iterable[Op]) -> tuple[Op, ...]:
+    """Return the operations whose parameters are trained; those that have none are not among them."""
+    return tuple(op for op in ops if getattr(op, "trained", False))
 
 
 class LayerGroup(Model, frozen=True):
