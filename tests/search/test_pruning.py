@@ -15,6 +15,7 @@ from linkscale.search.job import Job
 from linkscale.search.screen import Screened, find, screen
 from linkscale.topology import parse_cluster
 from linkscale.workload import load_architecture
+from linkscale.workload.training import Training
 from tests.search.small import MIXED, PROFILE, axes, cluster, job
 
 DENSE = (
@@ -99,3 +100,14 @@ def test_of_equal_strategies_the_first_stays() -> None:
     assert_same(pruned, whole)
     assert {c.strategy.compression for c in whole.fast} == {"none", "fp8"}
     assert {c.strategy.compression for c in whole.fronts[16]} == {"none"}
+
+
+@pytest.mark.parametrize("fixed", [{"offload_optimizer": True}, {"offload_layers": 4}, {"vpp": 1}], ids=str)
+def test_offloading_and_adapters_lose_nothing_either(fixed: dict[str, Any]) -> None:
+    pruned, whole = both(*DENSE[0], stack="megatron", **fixed)
+    assert_same(pruned, whole)
+    tuned = replace(load_architecture(DENSE[0][0]), training=Training(lora_rank=16, packed_tokens=300))
+    question, here = Job(tuned, 2048, 64), parse_cluster(DENSE[0][1])
+    space = default_axes(question, here, Constraints(stack="megatron", **fixed))
+    found = [screen(question, here, space, shipped_profile("ampere"), top=5, prune=prune) for prune in (True, False)]
+    assert_same(*found)
