@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from linkscale.cost.offload import offloads
 from linkscale.estimate import estimate_step
 from linkscale.estimate.interval import interval_width
 from linkscale.plan.resolve import Case, resolve
@@ -29,8 +30,8 @@ SEEN = Extent("H100-SXM5", "hopper", "megatron", "bf16", "nvswitch", 8, 1024, 81
         ({"stack": "deepspeed"}, ("stack deepspeed on hopper",)),
         ({"scaleup": "pcie"}, ("scale-up pcie on hopper",)),
         ({"domain_gpus": 72}, ("a scale-up domain of 72 GPUs, where 8 was the largest",)),
-        ({"gpus": 16384}, ("16,384 GPUs, where 2,048 were the most",)),
-        ({"seq_len": 1 << 20}, ("sequences of 1,048,576 tokens, where 65,536 were the longest",)),
+        ({"gpus": 16384}, ("16,384 GPUs, where 2,304 were the most",)),
+        ({"seq_len": 1 << 20}, ("sequences of 1,048,576 tokens, where 262,144 were the longest",)),
         ({"arch": "ada", "gpu": "RTX-4090"}, ("GPUs of generation ada",)),
     ],
 )
@@ -46,7 +47,8 @@ def test_published_runs_lie_inside():
         profile = shipped_profile(case.cluster.gpu.arch)
         inside = interval_width(case.cluster, case.strategy, case.seq_len, profile)
         beyond = interval_width(case.cluster, case.strategy, 1 << 30, profile)
-        assert inside < beyond, case.id
+        # The few runs that offload do not state what: they check nothing.
+        assert inside <= beyond if offloads(case.strategy) else inside < beyond, case.id
 
 
 def test_an_estimate_outside_says_so_and_is_less_sure():

@@ -90,7 +90,7 @@ def test_no_step_is_faster_than_its_bounds(
 OTHER_VALUES: dict[str, Any] = {
     "sharding": "zero3", "no_sync": True, "overlap_grad_reduce": False, "overlap_param_gather": False,
     "param_dtype": "fp8", "optimizer": "muon", "compression": "fp8", "hierarchical": True, "schedule": "zb-h1",
-    "overlap_p2p": False,
+    "overlap_p2p": False, "offload_optimizer": True, "offload_params": True,
 }  # fmt: skip
 
 
@@ -102,7 +102,8 @@ def test_what_is_shared_turns_on_no_choice_that_it_ignores(
     """Priced under its own choices a strategy takes what it takes under those that its like share."""
     place = setting(model, "dgx-h100:64", 8192, 48)
     job, space = axes(model, "dgx-h100:64", 8192, 48)
-    choices = Choices(**{"precision": "bf16", name: OTHER_VALUES[name]})
+    sharding = {"sharding": "zero3"} if name == "offload_params" else {}  # only sharded weights leave the device
+    choices = Choices(**{"precision": "bf16", **sharding, name: OTHER_VALUES[name]})
     (region,) = regions(job, replace(space, choices=(choices,)))
     batch = region.lightest(choices)
     assert getattr(choices, name) != getattr(Choices(), name)
