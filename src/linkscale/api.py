@@ -20,6 +20,7 @@ from linkscale.plan.legality import check
 from linkscale.plan.precision import check_precision
 from linkscale.plan.stated import check_varied, parse_stated, parse_varied
 from linkscale.plan.strategy import ROUTING, Precision, Strategy
+from linkscale.plan.training import FIELDS as TRAINING
 from linkscale.plan.training import with_training
 from linkscale.topology import parse_cluster
 from linkscale.topology.cluster import Cluster
@@ -49,13 +50,13 @@ class Job:
 
 def job(
     model: Model, cluster: Cluster | str, *, global_batch: int, seq_len: int, scaleup: str | None = None,
-    scaleout: str | None = None, catalog: str | Path | None = None, lora_rank: int | None = None,
-    lora_targets: str | None = None, packed_tokens: int | None = None,
+    scaleout: str | None = None, catalog: str | Path | None = None, **training: Any,
 ) -> Job:  # fmt: skip
-    """Return the job that names or values mean.
+    """Return the job that names or values mean; ``training``: fields of :class:`linkscale.workload.training.Training`.
 
     ``lora_rank`` trains adapters on ``lora_targets`` (``qkv``, ``attention``, ``all-linear``) in place of all weights;
-    ``packed_tokens``: mean length of the documents packed in a sequence.
+    ``packed_tokens`` is the mean length of the documents packed in a sequence, ``expert_spread`` how unevenly experts
+    are liked, ``capacity_factor`` the multiple of a fair share beyond which their tokens are dropped.
     """
     for name, value in {"global_batch": global_batch, "seq_len": seq_len}.items():
         check_count(name, value)
@@ -64,8 +65,7 @@ def job(
         cluster = parse_cluster(cluster, scaleup=scaleup, scaleout=scaleout, catalog=catalog)
     elif scaleup or scaleout or catalog:
         raise InputError("scaleup, scaleout and catalog refine a cluster given as text, not a Cluster value")
-    trained = with_training(arch, seq_len, lora_rank=lora_rank, lora_targets=lora_targets, packed_tokens=packed_tokens)
-    return Job(trained, cluster, seq_len, global_batch)
+    return Job(with_training(arch, seq_len, training), cluster, seq_len, global_batch)
 
 
 def strategy_of(asked: Job, stated: Mapping[str, Any]) -> Strategy:
@@ -115,20 +115,24 @@ def _said(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
+def _training(fields: dict[str, Any]) -> dict[str, Any]:
+    """Take what says how the job trains out of the fields."""
+    return {name: fields.pop(name) for name in TRAINING if name in fields}
+
+
 def predict(
     model: Model, cluster: Cluster | str, strategy: Strategy | None = None, *, global_batch: int, seq_len: int,
     profile: Profile | None = None, scaleup: str | None = None, scaleout: str | None = None,
-    catalog: str | Path | None = None, lora_rank: int | None = None, lora_targets: str | None = None,
-    packed_tokens: int | None = None, **fields: Any,
+    catalog: str | Path | None = None, **fields: Any,
 ) -> Estimate:  # fmt: skip
     """Return what one strategy is expected to do: step time, its breakdown, communication, memory.
 
+    Fields that say how the job trains (see ``job``) may stand among those of the strategy.
     The strategy is given as a value, or by its fields; fields left out are filled in as the stack usually runs, and
     dp is what the GPUs leave. Raises InputError for a strategy that cannot run.
     """
     asked = job(model, cluster, global_batch=global_batch, seq_len=seq_len, scaleup=scaleup, scaleout=scaleout,
-                catalog=catalog, lora_rank=lora_rank, lora_targets=lora_targets,
-                packed_tokens=packed_tokens)  # fmt: skip
+                catalog=catalog, **_training(fields))  # fmt: skip
     if strategy is not None:
         fields = {**msgspec.structs.asdict(strategy), **fields}
     return estimate(asked, strategy_of(asked, fields), fields, profile)
@@ -139,7 +143,7 @@ def plan(
     max_memory_bytes: float | None = None, gpus: tuple[int, ...] = (), profile: Profile | None = None,
     progress: Progress | None = None, scaleup: str | None = None, scaleout: str | None = None,
     catalog: str | Path | None = None, why: Layout | Sequence[Layout] = (), vary: Varied = (),
-    lora_rank: int | None = None, lora_targets: str | None = None, packed_tokens: int | None = None, **fields: Any,
+    **fields: Any,
 ) -> PlanResult:  # fmt: skip
     """Return the fastest strategies that fit, and the reasons; ``fields`` of a strategy given here are held fixed.
 
@@ -149,8 +153,7 @@ def plan(
     Raises NothingFits when no strategy fits, InputError when none can run.
     """
     asked = job(model, cluster, global_batch=global_batch, seq_len=seq_len, scaleup=scaleup, scaleout=scaleout,
-                catalog=catalog, lora_rank=lora_rank, lora_targets=lora_targets,
-                packed_tokens=packed_tokens)  # fmt: skip
+                catalog=catalog, **_training(fields))  # fmt: skip
     return search(asked, fields, top=top, max_memory_bytes=max_memory_bytes, gpus=gpus, profile=profile,
                   progress=progress, why=why, vary=vary)  # fmt: skip
 

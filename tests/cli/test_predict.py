@@ -191,7 +191,25 @@ def test_adapters_and_packed_documents_are_told(capsys, monkeypatch):
     # Every layer: A of 8,192 columns, B of as many rows as there are queries, keys and values.
     assert f"{80 * 16 * (8192 + 8192 + 2 * 1024):,} parameters in 16 bits" in out
     found = document(capsys, *JOB_70B, "--tp", "8", *LORA)
-    assert found["training"] == {"lora_rank": 16, "lora_targets": "qkv", "packed_tokens": 300}
+    assert found["training"] == {
+        "lora_rank": 16, "lora_targets": "qkv", "packed_tokens": 300, "expert_spread": 0.0, "capacity_factor": 0.0,
+    }  # fmt: skip
+
+
+MIXTURE = ("qwen3-30b-a3b", "dgx-h100:64", "--global-batch", "64", "--seq", "4096", "--ep", "32")
+
+
+def test_uneven_experts_are_told_and_take_longer(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert predict(*MIXTURE, "--expert-spread", "0.3") == 0
+    out = capsys.readouterr().out
+    assert "experts' shares spread by 30%" in out
+    assert "popularity spread by 30%: the fullest of 32 ranks, which all wait for, has 1.3" in out
+    uneven, even, cut = (
+        document(capsys, *MIXTURE, *options) for options in (("--expert-spread", "0.3"), (), ("--capacity-factor", "1"))
+    )
+    assert uneven["step_s"] > even["step_s"] > cut["step_s"]
+    assert uneven["training"]["expert_spread"] == 0.3
 
 
 def test_adapters_take_less_time_and_memory(capsys):
@@ -209,6 +227,8 @@ def test_adapters_take_less_time_and_memory(capsys):
         (("--lora-targets", "qkv"), "without a rank; give lora_rank too"),
         (("--packed-tokens", "0"), "packed_tokens = 0; it must be from 1"),
         (("--packed-tokens", "9000"), "sequences have 8192 tokens"),
+        (("--expert-spread", "0.3"), "expert_spread is about routed experts, and llama-3.1-70b has none"),
+        (("--capacity-factor", "-1"), "capacity_factor = -1.0; it must be a number above 0"),
     ],
 )
 def test_training_that_makes_no_sense_is_one_line_and_exit_2(capsys, options, words):

@@ -85,6 +85,17 @@ FLAGS: tuple[Flag, ...] = (
     Flag("overlap_p2p", bool, ("--overlap-p2p/--no-overlap-p2p",), "Pipeline sends behind compute."),
 )  # fmt: skip
 
+TRAINING: tuple[Flag, ...] = (
+    Flag("lora_rank", int, ("--lora-rank",), "Train adapters of this rank, not all weights."),
+    Flag("lora_targets", str, ("--lora-targets",), "Layers with adapters (all-linear).",
+         ("qkv", "attention", "all-linear")),
+    Flag("packed_tokens", int, ("--packed-tokens",), "Mean length of documents packed in a sequence."),
+    Flag("expert_spread", float, ("--expert-spread",),
+         "Spread of experts' shares of tokens over the mean share (uniform)."),
+    Flag("capacity_factor", float, ("--capacity-factor",), "Multiple of its fair share that an expert takes at most."),
+)  # fmt: skip
+"""What a job says of its training, beside the model and the batch."""
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 GlobalBatch = Annotated[int | None, typer.Option("--global-batch", metavar="N", help="Sequences in a step.")]
 SeqLen = Annotated[int | None, typer.Option("--seq", metavar="N", help="Tokens in a sequence.")]
@@ -94,17 +105,6 @@ ScaleUp = Annotated[
 ScaleOut = Annotated[
     str | None,
     typer.Option("--scaleout", metavar="FABRIC", help="Other network: ib-400 (a port per GPU), ib-400x1/node, …"),
-]
-LoraRank = Annotated[
-    int | None, typer.Option("--lora-rank", metavar="N", help="Train adapters of this rank, not all weights.")
-]
-LoraTargets = Annotated[
-    str | None,
-    typer.Option("--lora-targets", metavar="qkv|attention|all-linear", help="Layers with adapters (all-linear)."),
-]
-PackedTokens = Annotated[
-    int | None,
-    typer.Option("--packed-tokens", metavar="N", help="Mean length of documents packed in a sequence."),
 ]
 Catalog = Annotated[str | None, typer.Option("--catalog", metavar="FILE", help="YAML with hardware of your own.")]
 
@@ -117,16 +117,20 @@ def model_names() -> list[str]:
 
 
 def with_strategy(verb: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the options of the table; what the user stated arrives as its argument ``stated``."""
+    """Give a verb the options of the tables; what the user stated arrives as its ``stated`` and ``training``."""
     signature = inspect.signature(verb, eval_str=True)
-    own = [parameter for name, parameter in signature.parameters.items() if name != "stated"]
+    own = [parameter for name, parameter in signature.parameters.items() if name not in ("stated", "training")]
     added = [inspect.Parameter(f.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(f))
-             for f in FLAGS]  # fmt: skip
+             for f in (*TRAINING, *FLAGS)]  # fmt: skip
 
     @functools.wraps(verb)
     def command(**arguments: Any) -> None:
-        stated = {flag.field: _value(flag, arguments.pop(flag.field)) for flag in FLAGS}
-        verb(**arguments, stated={name: value for name, value in stated.items() if value is not None})
+        def taken(flags: tuple[Flag, ...]) -> dict[str, Any]:
+            values = {flag.field: _value(flag, arguments.pop(flag.field)) for flag in flags}
+            return {name: value for name, value in values.items() if value is not None}
+
+        stated, training = taken(FLAGS), taken(TRAINING)
+        verb(**arguments, stated=stated, training=training)
 
     command.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in (*own, *added)} | {"return": None}
@@ -134,7 +138,7 @@ def with_strategy(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _annotation(flag: Flag) -> Any:
-    metavar = {int: "N", bytes: "SIZE", str: "|".join(flag.values), bool: None}[flag.kind]
+    metavar = {int: "N", float: "X", bytes: "SIZE", str: "|".join(flag.values), bool: None}[flag.kind]
     complete = (lambda: list(flag.values)) if flag.values else None
     option = typer.Option(*flag.names, help=flag.help, metavar=metavar, autocompletion=complete, show_default=False)
     kind: Any = str if flag.kind is bytes else flag.kind

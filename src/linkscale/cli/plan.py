@@ -11,9 +11,6 @@ from linkscale.cli.options import (
     Catalog,
     GlobalBatch,
     Json,
-    LoraRank,
-    LoraTargets,
-    PackedTokens,
     ScaleOut,
     ScaleUp,
     SeqLen,
@@ -65,13 +62,11 @@ def plan(
     ] = None,
     scaleup: ScaleUp = None,
     scaleout: ScaleOut = None,
-    lora_rank: LoraRank = None,
-    lora_targets: LoraTargets = None,
-    packed_tokens: PackedTokens = None,
     catalog: Catalog = None,
     as_json: Json = False,
     *,
     stated: dict[str, Any],
+    training: dict[str, Any],
 ) -> None:
     """Find the fastest strategies that fit, and say why they are.
 
@@ -85,9 +80,8 @@ def plan(
     if global_batch is None or seq is None:
         raise InputError(f"{', '.join(missing)} missing; for example `--global-batch 128 --seq 8192`")
     limit = None if max_memory is None else float(parse_size("--max-memory", max_memory))
-    training = {"lora_rank": lora_rank, "lora_targets": lora_targets, "packed_tokens": packed_tokens}
     asked = api.job(model, cluster, global_batch=global_batch, seq_len=seq, scaleup=scaleup, scaleout=scaleout,
-                    catalog=catalog, **training)  # type: ignore[arg-type]  # fmt: skip
+                    catalog=catalog, **training)  # fmt: skip
     with progress("searching") as advance:
         found = api.search(asked, stated, top=top, max_memory_bytes=limit, gpus=tuple(gpus or ()), progress=advance,
                            why=why or (), vary=vary or ())  # fmt: skip
@@ -97,14 +91,14 @@ def plan(
     _print(asked, found, as_json=as_json)
 
 
-def _save(output: Path, found: PlanResult, asked: Job, names: dict[str, str | int | None]) -> None:
+def _save(output: Path, found: PlanResult, asked: Job, names: dict[str, Any]) -> None:
     """Write the best plan with the model and the cluster as they were named."""
     from linkscale.plan.plan import Plan
 
     best = found.plans[0]
     if best.strategy.gpus != asked.cluster.gpus:
         names = {**names, "cluster": f"{str(names['cluster']).rpartition(':')[0]}:{best.strategy.gpus}"}
-    Plan(strategy=best.strategy, global_batch=asked.global_batch, seq_len=asked.seq_len, **names).save(output)  # type: ignore[arg-type]
+    Plan(strategy=best.strategy, global_batch=asked.global_batch, seq_len=asked.seq_len, **names).save(output)
     typer.echo(f"saved the best plan as {output}; `linkscale predict {output}` shows it in full", err=True)
 
 

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from linkscale.cli.options import (
+    TRAINING,
     Catalog,
     GlobalBatch,
     Json,
-    LoraRank,
-    LoraTargets,
-    PackedTokens,
     ScaleOut,
     ScaleUp,
     SeqLen,
@@ -56,13 +54,11 @@ def predict(
     ] = None,
     scaleup: ScaleUp = None,
     scaleout: ScaleOut = None,
-    lora_rank: LoraRank = None,
-    lora_targets: LoraTargets = None,
-    packed_tokens: PackedTokens = None,
     catalog: Catalog = None,
     as_json: Json = False,
     *,
     stated: dict[str, Any],
+    training: dict[str, Any],
 ) -> None:
     """Predict step time, memory and communication of one strategy.
 
@@ -75,7 +71,7 @@ def predict(
 
     given = _from_megatron(from_megatron, model, cluster, catalog) if from_megatron else _given(model, cluster)
     given.job.update(_present(global_batch=global_batch, seq_len=seq, scaleup=scaleup, scaleout=scaleout))
-    given.job.update(_present(lora_rank=lora_rank, lora_targets=lora_targets, packed_tokens=packed_tokens))
+    given.job.update(training)
     fields = _merged(given, stated)
     asked = api.job(**_whole(given.job), catalog=catalog)
     strategy = api.strategy_of(asked, fields)
@@ -118,8 +114,8 @@ def _from_megatron(path: str, cluster: str | None, more: str | None, catalog: st
 
 def _from_plan(plan: Plan, stated: frozenset[str] | None, cluster: str | None) -> Given:
     """Take a plan apart; a cluster given beside it replaces the plan's, and dp then follows from its GPUs."""
-    job = _present(model=plan.model, global_batch=plan.global_batch, seq_len=plan.seq_len, lora_rank=plan.lora_rank,
-                   lora_targets=plan.lora_targets, packed_tokens=plan.packed_tokens)  # fmt: skip
+    job = _present(model=plan.model, global_batch=plan.global_batch, seq_len=plan.seq_len)
+    job |= _present(**{flag.field: getattr(plan, flag.field) for flag in TRAINING})
     if cluster is None:
         job |= _present(cluster=plan.cluster, scaleup=plan.scaleup, scaleout=plan.scaleout)
     else:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from linkscale.cost.collectives import ALGORITHMS
 from linkscale.cost.memory import REPEATED_PRODUCTS
 from linkscale.cost.network import PROTOCOLS
 from linkscale.cost.offload import host, offloads
+from linkscale.cost.routing import expected_peak, peak_quantile
 from linkscale.estimate.interval import interval_width, unchecked
 from linkscale.estimate.replicas import Message
 from linkscale.estimate.result import Breakdown, Communication, Estimate, Level, Memory
@@ -26,7 +29,9 @@ from linkscale.workload.counts import (
     trained_params,
     training_flops_per_token,
 )
+from linkscale.workload.ops import Experts
 
+LOAD_TAIL = 0.9
 TIGHT = 0.03
 """Share of the memory that a plan should leave free: allocators and libraries differ by so much between versions."""
 
@@ -68,7 +73,7 @@ def estimate_step(
         device_bytes=float(found.memory.device[0]),
         device_capacity_bytes=found.capacity_bytes,
         fits=bool(found.fits[0]),
-        assumptions=(*cluster.assumptions, *_assumptions(arch, cluster, strategy)),
+        assumptions=(*cluster.assumptions, *_assumptions(arch, cluster, strategy, seq_len)),
         warnings=_warnings(arch, model, cluster, strategy, seq_len, found),
     )  # fmt: skip
 
@@ -120,7 +125,7 @@ def _memory(found: BatchEstimate) -> Memory:
     return Memory(**parts, other=total - sum(parts.values()), total=total)
 
 
-def _assumptions(arch: Architecture, cluster: Cluster, strategy: Strategy) -> tuple[str, ...]:
+def _assumptions(arch: Architecture, cluster: Cluster, strategy: Strategy, seq_len: int) -> tuple[str, ...]:
     modules = arch.prediction_modules
     notes = [
         "MFU counts 6N (output logits included) + full attention, no recompute, over the dense "
@@ -133,6 +138,7 @@ def _assumptions(arch: Architecture, cluster: Cluster, strategy: Strategy) -> tu
             "trained on the last stage; MFU leaves them out"
         )
     notes += _tuning(arch, strategy)
+    notes += _load(arch, strategy, seq_len)
     if offloads(strategy):
         notes.append(_host_said(cluster))
     if strategy.compression != "none" or strategy.hierarchical:
@@ -163,6 +169,25 @@ def _tuning(arch: Architecture, strategy: Strategy) -> Iterator[str]:
             f"LoRA of rank {training.lora_rank} on {training.lora_targets}: {trained:,} "
             "parameters in 16 bits beside frozen weights; MFU leaves out the weight gradients that nobody computes"
         )
+
+
+def _load(arch: Architecture, strategy: Strategy, seq_len: int) -> Iterator[str]:
+    """Say how unevenly the ranks of experts are loaded: the fullest one, on average and in the worst tenth."""
+    experts = next((op for group in decoder(arch).groups for op in group.ops if isinstance(op, Experts)), None)
+    if experts is None or strategy.ep == 1:
+        return
+    if experts.capacity:
+        yield f"tokens beyond {experts.capacity:g} times an expert's fair share are dropped, free places padded"
+        return
+    together = strategy.micro_batch * seq_len / (strategy.cp * strategy.tp) * strategy.etp * strategy.ep
+    tokens, ranks = np.array([together]), np.array([float(strategy.ep)])
+    mean = float(expected_peak(experts, tokens, ranks)[0])
+    tail = float(peak_quantile(experts, tokens, ranks, LOAD_TAIL)[0])
+    liked = f"popularity spread by {experts.spread:.0%}" if experts.spread else "equally popular, tokens fall at random"
+    yield (
+        f"experts {liked}: the fullest of {strategy.ep} ranks, which all wait for, has {mean:.2f} times the mean load, "
+        f"{tail:.2f} in a tenth of the layers"
+    )
 
 
 def _tight(found: BatchEstimate) -> Iterator[str]:

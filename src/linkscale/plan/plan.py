@@ -23,8 +23,9 @@ class Plan(Model, frozen=True):
 
     ``model`` is the name of a packaged model, the path of a ``config.json``, or the architecture itself.
     ``cluster`` is the command line's text (``dgx-h100:16384``), refined by ``scaleup`` and ``scaleout``;
-    None where only the job is known, as from a launch script. ``lora_rank``, ``lora_targets`` and ``packed_tokens``
-    are those of :class:`linkscale.workload.training.Training`; None: all weights, one document a sequence.
+    None where only the job is known, as from a launch script. ``lora_rank`` to ``capacity_factor`` are
+    those of :class:`linkscale.workload.training.Training`; None: all weights, one document a sequence, experts as the
+    model says.
     """
 
     model: str | Architecture
@@ -37,6 +38,8 @@ class Plan(Model, frozen=True):
     lora_rank: int | None = None
     lora_targets: LoraTargets | None = None
     packed_tokens: int | None = None
+    expert_spread: float | None = None
+    capacity_factor: float | None = None
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from linkscale.base.errors import InputError, unknown_name
 from linkscale.plan.defaults import check_count
 from linkscale.workload.architecture import Architecture
-from linkscale.workload.training import TARGETS, Training
+from linkscale.workload.training import MOST_UNEVEN, TARGETS, Training
+
+FIELDS = Training.__struct_fields__
+"""What a job may state of its training."""
 
 
-def with_training(
-    arch: Architecture, seq_len: int, *, lora_rank: int | None = None, lora_targets: str | None = None,
-    packed_tokens: int | None = None,
-) -> Architecture:  # fmt: skip
+def with_training(arch: Architecture, seq_len: int, asked: Mapping[str, Any]) -> Architecture:
     """Return a model trained as stated: None leaves what the architecture says, which is to train all weights.
 
-    Raises InputError where a rank exceeds the model's width, targets are unknown or have no rank, or documents are
-    longer than the sequences they are packed in.
+    Raises InputError where a rank exceeds the model's width, targets are unknown or have no rank, documents are
+    longer than the sequences they are packed in, or a model without routed experts is told about their load.
     """
-    asked = {"lora_rank": lora_rank, "lora_targets": lora_targets, "packed_tokens": packed_tokens}
     stated = {name: value for name, value in asked.items() if value is not None}
+    for name in stated:
+        if name not in FIELDS:
+            raise unknown_name("field of the training", name, FIELDS)
     for name in ("lora_rank", "packed_tokens"):
         if name in stated:
             check_count(name, stated[name])
+    _check_experts(arch, stated)
+    lora_targets = stated.get("lora_targets")
     if lora_targets is not None and lora_targets not in TARGETS:
         raise unknown_name("LoRA targets", str(lora_targets), TARGETS)
     training: Training = msgspec.structs.replace(arch.training, **stated)
@@ -37,3 +44,14 @@ def with_training(
             "document fills a sequence"
         )
     return msgspec.structs.replace(arch, training=training) if stated else arch
+
+
+def _check_experts(arch: Architecture, stated: Mapping[str, Any]) -> None:
+    for name in ("expert_spread", "capacity_factor"):
+        value = stated.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MOST_UNEVEN:
+            raise InputError(f"{name} = {value!r}; it must be a number above 0, at most {MOST_UNEVEN:g}")
+        if not arch.routed():
+            raise InputError(f"{name} is about routed experts, and {arch.name} has none; leave it out")

@@ -133,6 +133,10 @@ def training_lines(job: Asked) -> list[tuple[str, str]]:
         words.append(f"LoRA of rank {training.lora_rank} on {training.lora_targets}")
     if training.packed_tokens:
         words.append(f"documents of {training.packed_tokens:,} tokens packed")
+    if training.expert_spread:
+        words.append(f"experts' shares spread by {training.expert_spread:.0%}")
+    if training.capacity_factor:
+        words.append(f"experts' capacity {training.capacity_factor:g} times a fair share")
     return [("training", " · ".join(words))] if words else []
 
 

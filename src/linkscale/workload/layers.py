@@ -18,7 +18,7 @@ from linkscale.workload.mixers import mixer_ops
 from linkscale.workload.mlps import mlp_ops
 from linkscale.workload.ops import Elementwise, Embedding, Gemm, LayerGroup, MixStreams, Norm, Op, Weights
 from linkscale.workload.parts import LayerKind, Tower
-from linkscale.workload.training import Training, adapted, frozen, packed
+from linkscale.workload.training import Training, adapted, frozen, packed, routed
 
 
 class Prediction(Model, frozen=True):
@@ -67,6 +67,8 @@ def decoder(arch: Architecture, *, absorbed: bool = False) -> Decoder:
     )
     if arch.training.packed_tokens:
         whole = _in_layers(whole, lambda ops: packed(ops, arch.training.packed_tokens))
+    if arch.training.expert_spread or arch.training.capacity_factor:
+        whole = _in_layers(whole, lambda ops: routed(ops, arch.training))
     return _with_adapters(whole, arch.training) if arch.training.adapters else whole
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from linkscale.base.errors import InputError
 from linkscale.base.model import Model
-from linkscale.workload.ops import Attention, Elementwise, Gemm, Op, Router, Target
+from linkscale.workload.ops import Attention, Elementwise, Experts, Gemm, Op, Router, Target
 
 LoraTargets = Literal["qkv", "attention", "all-linear"]
 
@@ -27,24 +27,33 @@ TARGETS: dict[LoraTargets, frozenset[Target]] = {
 """Linear layers that each choice adapts. Routers, routed experts, tables and the output projection stay frozen."""
 
 MOST_RANK = 65_536
+MOST_UNEVEN = 100.0
+"""Of a spread or a capacity: beyond it one expert would have all tokens."""
 
 
 class Training(Model, frozen=True):
     """How a model is trained.
 
     ``lora_rank`` 0 trains all weights, else adapters of that rank on ``lora_targets``. ``packed_tokens``: mean length
-    of the documents packed in a sequence, 0 where it is one document.
+    of the documents packed in a sequence, 0 where it is one document. ``expert_spread``: standard deviation of an
+    expert's share of the tokens over the mean share, 0 where all are equally popular. ``capacity_factor``: tokens
+    beyond this multiple of an expert's fair share are dropped, 0 where the model says.
     """
 
     lora_rank: int = 0
     lora_targets: LoraTargets = "all-linear"
     packed_tokens: int = 0
+    expert_spread: float = 0.0
+    capacity_factor: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.lora_rank <= MOST_RANK:
             raise InputError(
                 f"lora_rank = {self.lora_rank}; it must be from 1 to {MOST_RANK}, or 0 to train everything"
             )
+        for name in ("expert_spread", "capacity_factor"):
+            if not 0.0 <= getattr(self, name) <= MOST_UNEVEN:
+                raise InputError(f"{name} = {getattr(self, name)}; it must be from 0 to {MOST_UNEVEN:g}")
         if self.packed_tokens < 0:
             raise InputError(f"packed_tokens = {self.packed_tokens}; it must be at least 1, or 0 for one document")
 
@@ -59,6 +68,16 @@ def packed(ops: Iterable[Op], tokens: int) -> tuple[Op, ...]:
     return tuple(
         msgspec.structs.replace(op, documents=tokens) if isinstance(op, Attention) else op for op in ops
     )  # fmt: skip
+
+
+def routed(ops: Iterable[Op], training: Training) -> tuple[Op, ...]:
+    """Give routed experts the popularity and the capacity that are stated."""
+    stated: dict[str, float] = {}
+    if training.expert_spread:
+        stated["spread"] = training.expert_spread
+    if training.capacity_factor:
+        stated["capacity"] = training.capacity_factor
+    return tuple(msgspec.structs.replace(op, **stated) if isinstance(op, Experts) else op for op in ops)
 
 
 def adapted(ops: Iterable[Op], training: Training) -> tuple[Op, ...]:
