@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
+from linkscale.cost.offload import offloads
 from linkscale.plan.precision import FORMATS
 from linkscale.plan.resolve import Case, resolve
 from linkscale.profile.checked import width_class
@@ -42,6 +43,7 @@ def _extent(cases: Iterable[Case]) -> list[str]:
         f"  largest_domain: {max(c.cluster.scaleup.domain_gpus for c in cases)}",
         f"  most_gpus: {max(c.cluster.gpus for c in cases)}",
         f"  longest_seq: {max(c.seq_len for c in cases)}",
+        f"  offload: {str(any(offloads(c.strategy) for c in cases)).lower()}",
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from linkscale.cost.layer import Slice, ops_cost
@@ -56,7 +56,10 @@ def test_a_higher_rank_never_costs_less(case, rank: int, more: int) -> None:
 @given(case=cases(), tokens=st.integers(16, 4000), more=st.integers(1, 4000))
 @settings(max_examples=60, deadline=None)
 def test_longer_documents_never_take_less_time(case, tokens: int, more: int) -> None:
+    """On one context-parallel rank: a ring and the exchange of replicas each hide behind the same attention."""
     job, cluster, batch = case
+    batch = batch.take(batch.cp == 1)
+    assume(len(batch))
     short, long = (estimate(retrained(job, packed_tokens=n), cluster, batch) for n in (tokens, tokens + more))
     assert never_above(short.step_s, long.step_s)
     assert (short.memory_bytes == long.memory_bytes).all()

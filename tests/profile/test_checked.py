@@ -32,6 +32,7 @@ SEEN = Extent("H100-SXM5", "hopper", "megatron", "bf16", "nvswitch", 8, 1024, 81
         ({"domain_gpus": 72}, ("a scale-up domain of 72 GPUs, where 8 was the largest",)),
         ({"gpus": 16384}, ("16,384 GPUs, where 2,304 were the most",)),
         ({"seq_len": 1 << 20}, ("sequences of 1,048,576 tokens, where 262,144 were the longest",)),
+        ({"offload": True}, ("offload to host memory on hopper",)),
         ({"arch": "ada", "gpu": "RTX-4090"}, ("GPUs of generation ada",)),
     ],
 )

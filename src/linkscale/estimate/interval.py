@@ -20,9 +20,8 @@ def unchecked(cluster: Cluster, strategy: Choices | Strategy, seq_len: int) -> t
     up = cluster.scaleup
     # A domain larger than the cluster is as good as one of the cluster's size.
     domain = min(up.domain_gpus, cluster.gpus)
-    found = outside(Extent(cluster.gpu.name, cluster.gpu.arch, strategy.stack, FORMATS[strategy.precision].peak,
-                          up.kind, domain, cluster.gpus, seq_len))  # fmt: skip
-    return (*found, "offload to host memory") if offloads(strategy) else found
+    return outside(Extent(cluster.gpu.name, cluster.gpu.arch, strategy.stack, FORMATS[strategy.precision].peak,
+                          up.kind, domain, cluster.gpus, seq_len, offloads(strategy)))  # fmt: skip
 
 
 def interval_width(cluster: Cluster, strategy: Choices | Strategy, seq_len: int, profile: Profile) -> float:

@@ -24,6 +24,8 @@ class Checked(Model, frozen=True):
     largest_domain: int
     most_gpus: int
     longest_seq: int
+    offload: bool
+    """Whether some kept what they hold in host memory."""
 
 
 class Extent(Model, frozen=True):
@@ -38,6 +40,7 @@ class Extent(Model, frozen=True):
     domain_gpus: int
     gpus: int
     seq_len: int
+    offload: bool = False
 
 
 @cache
@@ -74,5 +77,7 @@ def _outside(asked: Extent, seen: Checked) -> Iterator[str]:
         yield f"a scale-up domain of {asked.domain_gpus} GPUs, where {seen.largest_domain} was the largest"
     if asked.gpus > seen.most_gpus:
         yield f"{asked.gpus:,} GPUs, where {seen.most_gpus:,} were the most"
+    if asked.offload and not seen.offload:
+        yield f"offload to host memory on {asked.arch}"
     if asked.seq_len > seen.longest_seq:
         yield f"sequences of {asked.seq_len:,} tokens, where {seen.longest_seq:,} were the longest"
