@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from linkscale.cost.offload import offloads
 from linkscale.estimate import estimate_step
 from linkscale.estimate.interval import interval_width
 from linkscale.plan.resolve import Case, resolve
@@ -48,8 +47,7 @@ def test_published_runs_lie_inside():
         profile = shipped_profile(case.cluster.gpu.arch)
         inside = interval_width(case.cluster, case.strategy, case.seq_len, profile)
         beyond = interval_width(case.cluster, case.strategy, 1 << 30, profile)
-        # The few runs that offload do not state what: they check nothing.
-        assert inside <= beyond if offloads(case.strategy) else inside < beyond, case.id
+        assert inside < beyond, case.id
 
 
 def test_an_estimate_outside_says_so_and_is_less_sure():
