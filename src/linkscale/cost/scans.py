@@ -12,6 +12,11 @@ from linkscale.workload.ops import Conv1d, Index, Scan
 
 # Backward computes the chunks again, then their gradients: as for attention.
 SCAN_BACKWARD = 2.5
+# Kernels of a scan forward and backward, and how often forward reads or writes the state of a chunk. One kernel makes
+# the states, one applies them (flash-linear-attention); a third passes them on, after one that sums the decays and one
+# that multiplies B and C (state-spaces/mamba, ops/triton/ssd_combined.py).
+KERNELS = {"linear": (3.0, 6.0), "delta": (6.0, 12.0), "ssd": (5.0, 13.0)}
+STATE_PASSES = {"linear": 2.0, "delta": 2.0, "ssd": 4.0}
 
 
 @dataclass(frozen=True)
@@ -29,17 +34,19 @@ def scan_cost(op: Scan, tokens: FloatArray, tp: FloatArray, dev: Device) -> Scan
     """Price a scan in chunks: its products, or reading and writing its tensors, whichever takes longer.
 
     Products are as long as a chunk or a state is wide, which keeps the matrix units from their rate by
-    ``k / (k + k_half)``. Kept are queries, keys, values and gates in 16 bits, and a 32-bit state per chunk and head.
+    ``k / (k + k_half)``. Inputs are read to make the states and to apply them, backward twice as often. Kept are
+    queries, keys, values and gates in 16 bits, and a 32-bit state per chunk and head.
     """
     inner = float(min(op.chunk, op.key_dim, op.value_dim))
     rate = dev.half_flops_per_s * (inner / (inner + dev.k_half))
     inputs = 2.0 * op.groups * op.key_dim + op.heads * op.value_dim + op.gates
     states = 4.0 * op.heads * op.key_dim * op.value_dim / op.chunk
     local = tokens / tp
-    moved = local * (2.0 * (inputs + op.heads * op.value_dim) + 2.0 * states) / dev.memory_bytes_per_s
+    passes = 2.0 * (2.0 * inputs + op.heads * op.value_dim) + STATE_PASSES[op.kind] * states
+    moved = local * passes / dev.memory_bytes_per_s
     forward = np.maximum(2.0 * op.products() * local / rate, moved)
     backward = np.maximum(SCAN_BACKWARD * 2.0 * op.products() * local / rate, 2.0 * moved)
-    return ScanCost(forward, backward, 3.0, 6.0, local * (2.0 * inputs + states))
+    return ScanCost(forward, backward, *KERNELS[op.kind], local * (2.0 * inputs + states))
 
 
 def convolution_cost(op: Conv1d, tokens: FloatArray, tp: FloatArray, dev: Device) -> ScanCost:
