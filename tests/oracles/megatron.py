@@ -28,7 +28,7 @@ with warnings.catch_warnings():
     from megatron.core import parallel_state
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
     from megatron.core.models.gpt import GPTModel
-    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec, get_gpt_mtp_block_spec
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     from megatron.core.pipeline_parallel import get_forward_backward_func
     from megatron.core.tensor_parallel import random
@@ -158,7 +158,8 @@ def _config(arch: Architecture, strategy: Strategy, **more: Any) -> TransformerC
         use_cpu_initialization=True, params_dtype=torch.bfloat16, bf16=True, hidden_dropout=0.0, attention_dropout=0.0,
         gradient_accumulation_fusion=False, masked_softmax_fusion=False, bias_dropout_fusion=False,
         bias_activation_fusion=False, batch_p2p_comm=False, overlap_p2p_comm=strategy.vpp > 1,
-        finalize_model_grads_func=finalize_model_grads, **_routed(arch, strategy), **more,
+        finalize_model_grads_func=finalize_model_grads, mtp_num_layers=arch.prediction_modules or None,
+        **_routed(arch, strategy), **more,
     )  # fmt: skip
 
 
@@ -186,6 +187,7 @@ def _model(arch: Architecture, strategy: Strategy, config: TransformerConfig) ->
         gpt = GPTModel(
             config, spec, vocab_size=arch.vocab, max_sequence_length=SEQ, position_embedding_type="rope",
             share_embeddings_and_output_weights=arch.tied_embeddings, vp_stage=place["vp_stage"],
+            mtp_block_spec=_further_tokens(config, spec, place["vp_stage"]),
             pre_process=parallel_state.is_pipeline_first_stage(**place),
             post_process=parallel_state.is_pipeline_last_stage(**place),
         ).to(torch.bfloat16)  # fmt: skip
@@ -197,6 +199,14 @@ def _model(arch: Architecture, strategy: Strategy, config: TransformerConfig) ->
     held_back = [chunk.no_sync for chunk in chunks]
     config.no_sync_func = held_back if len(chunks) > 1 else held_back[0]
     return chunks
+
+
+def _further_tokens(config: TransformerConfig, spec: Any, chunk: int | None) -> Any:
+    """Return the layers that predict further tokens, of a stage that has any."""
+    block = get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False, vp_stage=chunk)
+    for layer in block.layer_specs if block else ():
+        layer.submodules.enorm = layer.submodules.hnorm = layer.submodules.layer_norm = Norm
+    return block
 
 
 def _forward_and_backward(chunks: list[DistributedDataParallel], strategy: Strategy, micro_batches: int) -> None:

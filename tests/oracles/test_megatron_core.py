@@ -24,7 +24,7 @@ import pytest
 
 from linkscale.estimate import expert_parallel
 from linkscale.plan.strategy import Strategy
-from linkscale.workload.parts import LayerKind, Moe, SelfAttention
+from linkscale.workload.parts import Dense, LayerKind, Moe, SelfAttention
 from tests.oracles.block import ARCH
 from tests.oracles.megatron import stand_in, step
 from tests.oracles.table import rows, table
@@ -41,14 +41,18 @@ EXCHANGED = {"": "DATA_PARALLEL_GROUP_WITH_CP", "expert ": "EXPERT_DATA_PARALLEL
 FULL = {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
 
 
+ATTENTION = SelfAttention(heads=ARCH.heads, kv_heads=ARCH.kv_heads, head_dim=ARCH.head_dim)
+
+
 def routed(**moe):
-    attention = SelfAttention(heads=ARCH.heads, kv_heads=ARCH.kv_heads, head_dim=ARCH.head_dim)
-    kind = LayerKind("routed", mixer=attention, mlp=Moe(**{"experts": 16, "top_k": 2, "hidden": 128, **moe}))
-    return msgspec.structs.replace(ARCH, kinds=(kind,), order=(0,) * ARCH.layers)
+    kind = LayerKind("routed", mixer=ATTENTION, mlp=Moe(**{"experts": 16, "top_k": 2, "hidden": 128, **moe}))
+    return msgspec.structs.replace(ARCH, name="routed", kinds=(kind,), order=(0,) * ARCH.layers)
 
 
-DEEP = msgspec.structs.replace(ARCH, layers=8)
-TIED = msgspec.structs.replace(ARCH, tied_embeddings=True)
+DEEP = msgspec.structs.replace(ARCH, name="deep", layers=8)
+FURTHER_LAYER = LayerKind("further", mixer=ATTENTION, mlp=Dense(512, gated=True))
+FURTHER = msgspec.structs.replace(ARCH, name="further", prediction_modules=1, prediction_kinds=(FURTHER_LAYER,))
+TIED = msgspec.structs.replace(ARCH, name="tied", tied_embeddings=True)
 
 
 @pytest.fixture
@@ -116,6 +120,26 @@ def test_experts(moe, layout):
     assert real.table(*EXPERTS)
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"tp": 2, "dp": 4},
+        {"tp": 2, "dp": 4, "sharding": "none", "sequence_parallel": False},
+        {"tp": 4, "dp": 2, "recompute": "full"},
+        {"tp": 4, "dp": 2, "recompute": "full", "sequence_parallel": False},
+        {"tp": 2, "pp": 2, "dp": 4},
+    ],
+    ids=named,
+)
+def test_further_tokens(layout):
+    """A module that predicts a token more: its layer, the product before it; head, loss and lookup once more."""
+    real = of_stage(-1, FURTHER, 4, layout, **FULL if layout.get("recompute") == "full" else {})
+    for group, names in GROUPS.items():
+        assert table(global_batch(4, layout), arch=FURTHER, groups=(group,), **layout) == real.table(*names), group
+    ends = table(global_batch(4, layout), arch=FURTHER, groups=("pp",), **layout)
+    assert real.table("EMBEDDING_GROUP") == {call: n for call, n in ends.items() if call.kind == "all_reduce"}
+
+
 @pytest.mark.parametrize("stage", range(4))
 @pytest.mark.parametrize("layout", [{"tp": 2, "pp": 4, "dp": 2}, {"tp": 2, "pp": 4, "dp": 2, "vpp": 2}], ids=named)
 def test_boundary_messages(layout, stage):
@@ -138,6 +162,7 @@ def test_tied_tables_are_summed_over_both_ends():
     ("arch", "layout"),
     [
         (ARCH, {"dp": 8}),
+        (FURTHER, {"dp": 8}),
         (ARCH, {"tp": 2, "pp": 2, "dp": 8, "sharding": "none"}),
         (ARCH, {"tp": 2, "pp": 4, "dp": 8}),
         (DEEP, {"tp": 2, "pp": 4, "dp": 8, "vpp": 2}),
@@ -145,7 +170,7 @@ def test_tied_tables_are_summed_over_both_ends():
         (routed(), {"dp": 64, "ep": 8}),
         (routed(), {"tp": 2, "pp": 2, "dp": 8, "ep": 4, "etp": 2}),
     ],
-    ids=lambda case: named(case) if isinstance(case, dict) else f"{case.layers} {'routed' if case.kinds else 'dense'}",
+    ids=lambda case: named(case) if isinstance(case, dict) else case.name,
 )
 def test_gradients_and_parameters(arch, layout):
     """What the first stage reduces, scatters and gathers once a step, experts beside the rest."""

@@ -12,7 +12,7 @@ from linkscale.cost.kernels import FloatArray
 from linkscale.cost.layer import regathers
 from linkscale.cost.network import Network
 from linkscale.estimate.batching import distinct, over_distinct
-from linkscale.estimate.calls import Exchange
+from linkscale.estimate.calls import Call, Exchange
 from linkscale.estimate.numbers import Numbers
 from linkscale.estimate.pipeline import StageLayers
 from linkscale.estimate.replicas import Message
@@ -21,7 +21,6 @@ from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, unrepeated
 from linkscale.estimate.units import Exposed, Units
 from linkscale.plan.strategy import DTYPE_BYTES, Choices
 from linkscale.topology.groups import GroupGeometry, group_geometry
-from linkscale.workload.counts import Decoder
 
 
 def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -> list[Message]:
@@ -51,15 +50,16 @@ def pipeline_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -
     return [sent, Message("pp", "scattered boundary", "all_gather", whole, count, again, tensor, waited * again.time_s)]
 
 
-def embedding_messages(decoder: Decoder, unit: Units, n: Numbers, choices: Choices, net: Network) -> list[Message]:
-    """Gradients of a tied table, summed over the first and the last stage of a pipeline, which hold a copy each.
+def embedding_messages(unit: Units, n: Numbers, choices: Choices, net: Network) -> list[Message]:
+    """Gradients of the token table, summed over the first and the last stage of a pipeline where both hold a copy.
 
+    The last stage does for a tied output projection, and to look up what modules that predict further tokens join.
     Exposed: they are complete when all gradients are (Megatron-LM, core/distributed/finalize_model_grads.py).
     """
-    if not (decoder.tied and decoder.head.trained):
+    if not np.any(unit.trained.table > 0.0):
         return []
     ends = group_geometry(np.minimum(n.pp, 2.0), np.maximum(n.pp - 1.0, 1.0) * n.tp * n.cp * n.dp, net.domain_gpus)
-    size = unit.params.tied * DTYPE_BYTES[choices.grad_dtype]
+    size = unit.trained.table * DTYPE_BYTES[choices.grad_dtype]
     one = collective_s("all_reduce", size, ends, net)
     once = np.where(n.pp > 1, 1.0, 0.0)
     return [Message("pp", "embedding gradients", "all_reduce", size, once, one, ends, one.time_s)]
@@ -109,7 +109,7 @@ def norm_message(n: Numbers, choices: Choices, net: Network) -> Message:
 
 
 def tp_messages(
-    exchange: TpExchange, unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Network
+    exchange: TpExchange, further: list[Call], unit: Units, n: Numbers, stage: Stage, choices: Choices, net: Network
 ) -> list[Message]:
     """The exchanges of the slowest stage, embedding's and head's included; together they expose the breakdown's tp."""
     group = group_geometry(n.tp, np.ones_like(n.tp), net.domain_gpus)
@@ -131,7 +131,13 @@ def tp_messages(
         Message("tp", "activations", kind, exchange.size_bytes, n.micro_batches * count, one, group, loss)
         for kind, count, one in kinds
     ]
-    return [*_shared(rows, n.micro_batches * (stage.tp_s - loss)), sums]
+    ends = n.micro_batches * stage.head
+    predicted = [
+        Message("tp", c.what, c.kind, c.size_bytes, ends * c.often, c.one, c.geometry, ends * c.often * c.one.time_s)
+        for c in further
+    ]
+    apart = sum((row.exposed_s for row in predicted), n.micro_batches * loss)
+    return [*_shared(rows, n.micro_batches * stage.tp_s - apart), sums, *predicted]
 
 
 def _tp_calls(exchange: TpExchange, unit: Units, n: Numbers, stage: Stage, choices: Choices) -> tuple[FloatArray, ...]:

@@ -12,7 +12,7 @@ from linkscale.cost.kernels import FloatArray
 from linkscale.cost.layer import Slice
 from linkscale.cost.params import local_expert_params, local_params, parameter_tensors
 from linkscale.workload.layers import Decoder
-from linkscale.workload.ops import Op, trained_ops
+from linkscale.workload.ops import Embedding, Op, trained_ops
 
 Ops = tuple[Op, ...]
 
@@ -22,7 +22,9 @@ class Params:
     """Parameters on one tensor-parallel rank.
 
     ``layer``: of a layer but for routed experts; ``expert``: of those, on one of their ranks; ``tensors``: of a layer,
-    how many; ``tied``: parameters of the output projection that are the token table's own.
+    how many; ``tied``: parameters of the output projection that are the token table's own; ``table``: of the token
+    table, where the last stage of a pipeline holds a copy of it, for that projection or to look up what modules that
+    predict further tokens join.
     """
 
     layer: FloatArray
@@ -31,13 +33,15 @@ class Params:
     embedding: FloatArray
     head: FloatArray
     tied: FloatArray
+    table: FloatArray
 
     def edge(self, embedding: FloatArray, head: FloatArray) -> FloatArray:
         """Return the parameters beside the layers on a stage with (1) or without (0) the embedding and the head.
 
-        A stage that has both holds a tied table once; the last stage of a pipeline holds a copy.
+        A stage that has both holds the table once; the last stage of a pipeline holds its copy, a tied one in the head.
         """
-        return embedding * self.embedding + head * self.head - embedding * head * self.tied
+        whole = embedding * self.embedding + head * self.head - embedding * head * self.tied
+        return whole + (1.0 - embedding) * head * (self.table - self.tied)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ def _counted(decoder: Decoder, weights: Sequence[float], part: Slice, chosen: Ca
     def mean(values: list[FloatArray]) -> FloatArray:
         return np.asarray(sum(w * v for w, v in zip(weights, values, strict=True)))
 
+    tables = tuple(op for op in decoder.embeddings if isinstance(op, Embedding) and op.vocab_parallel)
+    tied = local((replace(decoder.head, bias=False),) if decoder.tied else ())
     head, further = local((*decoder.final, decoder.head)), decoder.prediction
     return Params(
         layer=mean([local_params(ops, part.tp, part.choices.stack) for ops in groups]),
@@ -93,5 +99,6 @@ def _counted(decoder: Decoder, weights: Sequence[float], part: Slice, chosen: Ca
         tensors=sum(w * parameter_tensors(ops) for w, ops in zip(weights, groups, strict=True)),
         embedding=local(decoder.embeddings),
         head=head + (further.modules * local(further.joint) if further else 0.0),
-        tied=local((replace(decoder.head, bias=False),) if decoder.tied else ()),
+        tied=tied,
+        table=local(tables) if further else tied,
     )

@@ -125,7 +125,9 @@ class BatchEstimate:
         """Every kind of message of the slowest stage; a search asks for none."""
         unit, n, slowest = self.inside.unit, self.inside.n, self.inside.stage.slowest
         within = self.within
-        inner = tp_messages(within.tensor, unit, n, slowest, self.batch.choices, self.prices.setting.net)
+        inner = tp_messages(
+            within.tensor, within.prediction, unit, n, slowest, self.batch.choices, self.prices.setting.net
+        )
         inner += cp_messages(within.context, unit, n, slowest)
         inner += [*ep_messages(within.routing, unit, n, slowest), self.inside.whole]
         return [*inner, *self.inside.between, *self.exchange]
@@ -178,7 +180,7 @@ def inside_of(prices: Prices, batch: StrategyBatch) -> Inside:
     stage = stages(unit, n, layers)
     between = [
         *pipeline_messages(unit, n, choices, setting.net),
-        *embedding_messages(setting.decoder, unit, n, choices, setting.net),
+        *embedding_messages(unit, n, choices, setting.net),
     ]
     whole = whole_gradient_message(unit, n, layers, choices, setting.net)
     parts = _parts(setting, n, stage, between, whole, choices)

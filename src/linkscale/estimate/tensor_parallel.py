@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from linkscale.cost.collectives import CollectiveTime, collective_s
+from linkscale.cost.collectives import CollectiveTime, Kind, collective_s
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, regathers
 from linkscale.cost.network import Network
+from linkscale.estimate.calls import Call
 from linkscale.plan.strategy import Choices
 from linkscale.topology.groups import GroupGeometry
 
@@ -80,6 +81,37 @@ def tp_exchange(
     numbers = 4.0 * part.tokens
     loss = collective_s("all_reduce", numbers, group, net)
     return TpExchange(size, gather, reduce, sites, inputs, forward, backward, hidden[0] + hidden[1], loss, numbers)
+
+
+def prediction_calls(exchange: TpExchange, group: GroupGeometry, net: Network, choices: Choices) -> list[Call]:
+    """Return the calls of one module that predicts a further token, its layers apart, in one micro-batch.
+
+    The token is looked up once more; the product that joins it with the features before it gathers both, twice the
+    width, and its features are gathered again behind it; the head and its loss run once more. Full recomputation
+    repeats the product. (Megatron-LM, core/transformer/multi_token_prediction.py.)
+    """
+    width, both = exchange.size_bytes, 2.0 * exchange.size_bytes
+    kept, again = regathers(choices), 1.0 if choices.recompute == "full" else 0.0
+
+    def call(what: str, kind: Kind, size: FloatArray, forward: float, backward: float) -> Call:
+        times = np.ones_like(size)
+        return Call(what, kind, size, collective_s(kind, size, group, net), group, forward * times, backward * times)
+
+    loss = call("further loss", "all_reduce", exchange.loss_bytes, LOSS_SUMS, 0.0)
+    if choices.sequence_parallel:
+        return [
+            call("features to join", "all_gather", both, 1.0, kept + again),
+            call("gradients of these features", "reduce_scatter", both, 0.0, 1.0),
+            call("further head, joint features", "all_gather", width, 2.0, 2.0 + kept + again),
+            call("further lookup and head", "reduce_scatter", width, 1.0, 1.0),
+            loss,
+        ]
+    return [
+        call("gradients of joined features", "all_reduce", both, 0.0, 1.0),
+        call("joint features", "all_gather", width, 1.0, again),
+        call("further lookup and head", "all_reduce", width, 1.0, 1.0),
+        loss,
+    ]
 
 
 def mean_tp(weights: Sequence[float], exchanges: Sequence[TpExchange]) -> TpExchange:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from dataclasses import replace as dataclass_replace
 
 import numpy as np
 
@@ -12,11 +13,11 @@ from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
 from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
 from linkscale.cost.network import Network
 from linkscale.cost.params import whole_params
-from linkscale.estimate.calls import Exchange, mean_exchange
+from linkscale.estimate.calls import Call, Exchange, mean_exchange
 from linkscale.estimate.context_parallel import cp_exchange
 from linkscale.estimate.expert_parallel import ep_exchange
 from linkscale.estimate.parameters import Params, all_params, trained_params
-from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, mean_tp, tp_exchange, unrepeated
+from linkscale.estimate.tensor_parallel import LOSS_SUMS, TpExchange, mean_tp, prediction_calls, tp_exchange, unrepeated
 from linkscale.plan.strategy import repeated_modules
 from linkscale.topology.groups import GroupGeometry
 from linkscale.workload.counts import Decoder
@@ -92,6 +93,8 @@ class Exchanges:
     tensor: TpExchange
     context: Exchange
     routing: Exchange
+    prediction: list[Call]
+    """Tensor-parallel calls of the modules that predict further tokens, their layers apart."""
 
 
 @dataclass(frozen=True)
@@ -142,17 +145,20 @@ def units(
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
     embedding = ops_cost(decoder.embeddings, part, dev)
     modules = decoder.prediction.modules if decoder.prediction else 0
+    joint = decoder.prediction.joint if decoder.prediction else ()
+    calls = prediction_calls(exchange, tensor, net, part.choices) if modules else []
+    further = [_times(call, float(modules)) for call in calls]
     priced = Units(
         layer=_mean_time(weights, times),
         embedding=_edge_time(embedding, part, exchange, dev, embedding=True),
-        head=_head_time(decoder, part, exchange, dev, head_dev),
+        head=_head_time(decoder, part, exchange, further, dev, head_dev),
         boundary_bytes=exchange.size_bytes,
         tp_hidden_s=exchange.hidden_s,
         width=hidden,
         layer_whole_params=sum(
             w * whole_params(trained_ops(g.ops)) for w, g in zip(weights, decoder.groups, strict=True)
         ),
-        head_whole_params=whole_params(trained_ops(decoder.final)),
+        head_whole_params=whole_params(trained_ops(decoder.final)) + modules * whole_params(trained_ops(joint)),
         params=all_params(decoder, weights, part),
         trained=trained_params(decoder, weights, part),
         head_input=float(decoder.head.saves_input),
@@ -162,7 +168,11 @@ def units(
         checkpoint_bytes=checkpoint_bytes(part, hidden),
         logits_bytes=(1.0 + modules) * logits_bytes(part, decoder.head),
     )
-    return priced, Exchanges(exchange, mean_exchange(weights, contexts), mean_exchange(weights, routings))
+    return priced, Exchanges(exchange, mean_exchange(weights, contexts), mean_exchange(weights, routings), further)
+
+
+def _times(call: Call, modules: float) -> Call:
+    return dataclass_replace(call, forward=modules * call.forward, backward=modules * call.backward)
 
 
 def _mean(weights: list[float], values: list[FloatArray]) -> FloatArray:
@@ -229,14 +239,22 @@ def _recomputed(cost: OpsCost, part: Slice) -> Number:
             return streaming + REPEATED_PRODUCTS * cost.gemm_forward_s
 
 
-def _head_time(decoder: Decoder, part: Slice, exchange: TpExchange, dev: Device, head_dev: Device) -> UnitTime:
+def _head_time(
+    decoder: Decoder, part: Slice, exchange: TpExchange, further: list[Call], dev: Device, head_dev: Device
+) -> UnitTime:
     """Time the head; every module that predicts a further token joins two inputs and runs the head once more."""
     head = _edge_time(_head_cost(decoder, part, head_dev), part, exchange, dev, embedding=False)
     if decoder.prediction is None:
         return head
     modules = float(decoder.prediction.modules)
     joint = _edge_time(ops_cost(decoder.prediction.joint, part, dev), part, exchange, dev, embedding=False)
-    return _mean_time([1.0 + modules, modules], [head, joint])
+    whole = _mean_time([1.0 + modules, modules], [head, joint])
+    exposed = Exposed(
+        sum((call.forward_s for call in further), head.tp.forward_s),
+        sum((call.backward_s for call in further), head.tp.backward_s),
+        head.tp.recompute_s,
+    )
+    return dataclass_replace(whole, tp=exposed)
 
 
 def _head_cost(decoder: Decoder, part: Slice, dev: Device) -> OpsCost:
