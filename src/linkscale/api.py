@@ -94,6 +94,7 @@ def _assumed(strategy: Strategy, stated: Mapping[str, Any]) -> tuple[str, ...]:
     """Say which choices nobody stated, leaving out those that do nothing on this strategy."""
     idle = {"hierarchical", "compression", "schedule", "compile", "bucket_bytes", "recompute_layers", "shard_domain"}
     idle |= {"offload_optimizer", "offload_params"}
+    idle |= {"fused_loss", "flat_gradients", "planned_memory"}
     idle |= {"no_sync"} if strategy.sharding not in ("zero3", "hsdp") else set()
     idle |= {"sequence_parallel", "tp_overlap"} if strategy.tp == 1 else set()
     idle |= {"overlap_p2p"} if strategy.vpp == 1 else set()

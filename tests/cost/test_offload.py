@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from linkscale.base.errors import InputError
-from linkscale.cost.memory import state_bytes
+from linkscale.cost.memory import HeldParams, state_bytes
 from linkscale.cost.offload import Host, host, host_update_s, needed_host, offloaded_state, on_device
 from linkscale.plan.strategy import Choices, Sharding
 from linkscale.topology import parse_cluster
@@ -66,7 +66,7 @@ LEFT: list[tuple[Sharding, bool, tuple[float, float, float]]] = [
 @pytest.mark.parametrize(("sharding", "params", "left"), LEFT)
 def test_what_is_left_on_the_device(sharding: Sharding, params: bool, left: tuple[float, float, float]) -> None:
     choices = Choices(sharding=sharding, offload_optimizer=True, offload_params=params)
-    held = state_bytes(10.0 * ONE, 0.0, 0.0, ONE, choices)
+    held = state_bytes(HeldParams(10.0 * ONE, 0.0 * ONE), ONE, choices)
     gone = offloaded_state(10.0 * ONE, 10.0 * ONE, ONE, choices)
     found = [
         float(np.asarray(getattr(held, n) - getattr(gone, n))[0]) / 10 for n in ("weights", "gradients", "optimizer")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from linkscale.cost.device import device
-from linkscale.cost.memory import state_bytes
+from linkscale.cost.memory import HeldParams, state_bytes
 from linkscale.cost.optimizer import optimizer_s
 from linkscale.plan.strategy import Choices, Optimizer
 from linkscale.profile import shipped_profile
@@ -29,7 +29,7 @@ def seconds(optimizer: Optimizer, rows: float = 4096.0) -> float:
 @pytest.mark.parametrize("optimizer", STATE)
 def test_bytes_per_parameter(optimizer: Optimizer) -> None:
     one = np.ones(1)
-    state = state_bytes(1e9 * one, 0.0 * one, 0.0 * one, one, choices(optimizer))
+    state = state_bytes(HeldParams(1e9 * one, 0.0 * one), one, choices(optimizer))
     total = np.asarray(state.weights + state.gradients + state.optimizer)[0]
     assert total / 1e9 == pytest.approx(STATE[optimizer], rel=0.001)
 
@@ -38,8 +38,8 @@ def test_sharding_divides_moments_too() -> None:
     one = np.ones(1)
     for sharding in ("zero1", "zero3"):
         kind = choices("adamw-8bit", sharding=sharding)
-        eight = state_bytes(1e9 * one, 0.0 * one, 0.0 * one, 8.0 * one, kind)
-        whole = state_bytes(1e9 * one, 0.0 * one, 0.0 * one, one, kind)
+        eight = state_bytes(HeldParams(1e9 * one, 0.0 * one), 8.0 * one, kind)
+        whole = state_bytes(HeldParams(1e9 * one, 0.0 * one), one, kind)
         assert np.asarray(eight.optimizer)[0] == np.asarray(whole.optimizer)[0] / 8
 
 

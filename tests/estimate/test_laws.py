@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from linkscale.cost.memory import from_torch
 from linkscale.estimate import BatchEstimate, evaluate
 from linkscale.plan.strategy import NUMBERS, Sharding, Stack, StrategyBatch
 from linkscale.profile import shipped_profile
@@ -103,13 +104,15 @@ STATE = ("weights", "gradients", "optimizer")
 @given(case=cases(), factor=st.sampled_from([2, 3, 8]))
 @settings(max_examples=60, deadline=None)
 def test_more_replicas_never_hold_more_each(case, factor) -> None:
-    """Weights, gradients and optimizer state, at the same micro-batches per replica."""
+    """At the same micro-batches per replica: live tensors at the peak, and where it is the same state at every moment,
+    weights, gradients and optimizer state apart."""
     job, cluster, batch = case
     more = replace(batch, dp=batch.dp * factor)
     before = estimate(job, cluster, batch).memory
     larger = msgspec.structs.replace(cluster, gpus=cluster.gpus * factor)
     after = estimate(replace(job, global_batch=job.global_batch * factor), larger, more).memory
-    for name in STATE:
+    assert never_above(after.allocated, before.allocated)
+    for name in STATE if not from_torch(batch.choices) else ():
         assert never_above(getattr(after, name), getattr(before, name)), name
 
 
@@ -118,8 +121,7 @@ def test_more_replicas_never_hold_more_each(case, factor) -> None:
 def test_a_higher_stage_never_holds_more_state(case, stages: tuple[Sharding, Sharding]) -> None:
     """Gradients in fp32 and reduced at once, so that what each stage shards is the same state."""
     job, cluster, batch = case
-    held = [state_bytes(job, cluster, with_sharding(batch, sharding)) for sharding in stages]
-    assert never_above(held[1], held[0])
+    assert never_above(*reversed([held_bytes(job, cluster, with_sharding(batch, sharding)) for sharding in stages]))
 
 
 @given(case=cases(), domain=st.sampled_from([2, 4, 8]))
@@ -128,7 +130,7 @@ def test_a_larger_shard_domain_never_holds_more(case, domain: int) -> None:
     job, cluster, batch = case
     batch = batch.take(batch.dp % (2 * domain) == 0)
     small, large = (with_sharding(batch, "hsdp", d) for d in (domain, 2 * domain))
-    assert never_above(state_bytes(job, cluster, large), state_bytes(job, cluster, small))
+    assert never_above(held_bytes(job, cluster, large), held_bytes(job, cluster, small))
 
 
 def with_sharding(batch: StrategyBatch, sharding: Sharding, domain: int = 1) -> StrategyBatch:
@@ -139,6 +141,7 @@ def with_sharding(batch: StrategyBatch, sharding: Sharding, domain: int = 1) -> 
     return StrategyBatch(choices, **{**numbers, "shard_domain": np.full(len(batch), domain)})
 
 
-def state_bytes(job: Job, cluster: Cluster, batch: StrategyBatch) -> npt.NDArray[np.float64]:
+def held_bytes(job: Job, cluster: Cluster, batch: StrategyBatch) -> npt.NDArray[np.float64]:
+    """Model state; of PyTorch's own stacks, whose gradients come and go, everything live at the peak."""
     memory = estimate(job, cluster, batch).memory
-    return memory.weights + memory.gradients + memory.optimizer
+    return memory.allocated if from_torch(batch.choices) else memory.weights + memory.gradients + memory.optimizer

@@ -78,13 +78,28 @@ def test_one_layer_is_whole_while_its_backward_runs() -> None:
     """Selective recomputation drops the scores of every layer but the one at work."""
     layout = {**PLAIN, "attention": "unfused"}
     one, many = (
-        estimate(64, arch=msgspec.structs.replace(GPT, layers=layers), **layout, recompute="selective")
+        estimate(64, arch=msgspec.structs.replace(GPT, layers=layers, vocab=8), **layout, recompute="selective")
         for layers in (1, 24)
     )
-    whole = estimate(64, arch=msgspec.structs.replace(GPT, layers=1), **layout, recompute="none")
+    whole = estimate(64, arch=msgspec.structs.replace(GPT, layers=1, vocab=8), **layout, recompute="none")
     assert one.memory.activations[0] == whole.memory.activations[0]
     kept = one.units.activation_bytes[0]
     assert many.memory.activations[0] - one.memory.activations[0] == pytest.approx(23 * kept)
+
+
+def test_planned_memory_has_nothing_between_tensors() -> None:
+    planned, caching = (estimate(64, **PLAIN, planned_memory=p).memory for p in (True, False))
+    assert planned.allocated[0] == caching.allocated[0]
+    assert planned.reserved[0] == planned.allocated[0] + planned.idle[0]
+    assert caching.reserved[0] == pytest.approx(1.05 * planned.reserved[0])
+
+
+def test_a_loss_in_one_kernel_holds_a_third() -> None:
+    """4 bytes a logit instead of 12; written out, the dead 16-bit logits leave a block besides."""
+    wide = msgspec.structs.replace(GPT, layers=1, vocab=1_024_000)
+    written, fused = (estimate(8, arch=wide, **PLAIN, fused_loss=f).memory for f in (False, True))
+    assert written.logits[0] == 3 * fused.logits[0] > 0
+    assert written.idle[0] - fused.idle[0] == pytest.approx(written.logits[0] / 6)
 
 
 def test_the_last_stage_of_a_wide_vocabulary_is_the_fullest_and_holds_no_table() -> None:

@@ -47,6 +47,10 @@ from linkscale.workload.ops import (
 EAGER_ELEMENTWISE = 5.0 / 3.0
 EAGER_NORM = 2.0
 
+# Bytes of an element of a tensor between kernels. Under autocast (DistributedDataParallel) the residual stream alone
+# stays fp32, and every linear layer that reads a norm's output keeps its own 16-bit copy.
+HALF_BYTES = 2.0
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -103,10 +107,14 @@ class OpsCost:
     """Activations kept for backward when nothing is recomputed."""
     attention_saved_bytes: Number = 0.0
     """The part of them that only the attention core needs (scores, probabilities)."""
-    gemm_output_bytes: Number = 0.0
     attention_input_bytes: Number = 0.0
     """Queries, keys and values kept for backward."""
+    product_bytes: list[FloatArray] = field(default_factory=list)
+    """Outputs of the matrix products in their order, separate ones apart."""
     attention_output_bytes: Number = 0.0
+    """Attention's output and, where it is fused, its log-sum-exp."""
+    gradient_bytes: Number = 0.0
+    """Gradients of activations alive at once where most are: those of one operation's inputs."""
     column_dgrad_s: list[FloatArray] = field(default_factory=list)
     column_wgrad_s: list[FloatArray] = field(default_factory=list)
     column_inputs: list[float] = field(default_factory=list)
@@ -201,7 +209,7 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     total.wgrad_s += copies * wgrad
     total.forward_ops += launched
     total.backward_ops += (1 + op.trained) * launched
-    total.gemm_output_bytes += copies * 2.0 * tokens * n
+    total.product_bytes += [copies * HALF_BYTES * tokens * n * (width / op.n) for width in op.widths or (op.n,)]
     if op.beside_routing:
         total.beside_forward_s += copies * forward
         total.beside_backward_s += copies * (dgrad + wgrad)
@@ -209,7 +217,7 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
         whole = op.shard in ("row", "copies") or (op.shard == "column" and not regathers(part.choices))
         held = tokens * k if whole else part.region_tokens("sequence") * op.k
         # An adapter beside a frozen product reads its input in 16 bits.
-        total.saved_bytes += copies * (in_bytes if op.trained else 2.0) * held
+        total.saved_bytes += copies * (in_bytes if op.trained else HALF_BYTES) * held * _casts(op, part.choices)
     if op.shard == "column" and op.boundary:
         total.column_inputs.append(1.0 if op.saves_input else 0.0)
         total.column_dgrad_s.append(dgrad)
@@ -256,7 +264,7 @@ def _add_expert_sums(total: OpsCost, cost: ExpertsCost) -> None:
     total.launch_forward_s += cost.launch_forward_s
     total.launch_backward_s += cost.launch_backward_s
     total.saved_bytes += cost.saved_bytes
-    total.gemm_output_bytes += cost.product_bytes
+    total.product_bytes.append(np.asarray(cost.product_bytes))
 
 
 def _scan(op: Scan | Conv1d | Index, part: Slice, dev: Device) -> ScanCost:
@@ -299,7 +307,9 @@ def _add_attention(total: OpsCost, op: Attention, part: Slice, dev: Device) -> N
     total.saved_bytes += inputs + score_bytes
     total.attention_input_bytes += inputs
     total.attention_saved_bytes += score_bytes
-    total.attention_output_bytes += 2.0 * op.heads * op.v_dim * part.tokens / part.tp
+    fused = dev.attention is not None
+    total.attention_output_bytes += HALF_BYTES * op.heads * op.v_dim * part.tokens / part.tp
+    total.attention_output_bytes += score_bytes if fused else 0.0
 
 
 def _attention_core(op: Attention, part: Slice, dev: Device) -> tuple[AttentionTime, Number]:
@@ -333,7 +343,7 @@ def _add_norm(total: OpsCost, op: Norm, part: Slice, dev: Device) -> None:
     total.forward_ops += passes
     total.backward_ops += 2 * passes
     if op.saves_input:
-        total.saved_bytes += 2.0 * elements
+        total.saved_bytes += _norm_saves(op, part.choices) * elements
 
 
 def _add_elementwise(total: OpsCost, op: Elementwise, part: Slice, dev: Device) -> None:
@@ -346,7 +356,9 @@ def _add_elementwise(total: OpsCost, op: Elementwise, part: Slice, dev: Device) 
     total.dgrad_s += passes * backward * tokens / dev.memory_bytes_per_s
     total.forward_ops += passes
     total.backward_ops += passes
-    total.saved_bytes += (2.0 * op.saves + op.mask_bytes) * tokens
+    saves = op.saves + (op.saves_between if _eager(part.choices) else 0)
+    total.saved_bytes += (HALF_BYTES * saves + op.mask_bytes) * tokens
+    total.gradient_bytes = np.maximum(total.gradient_bytes, HALF_BYTES * op.reads * tokens)
 
 
 def _add_embedding(total: OpsCost, op: Embedding, part: Slice, dev: Device) -> None:
@@ -368,3 +380,30 @@ def logits(part: Slice, head: Gemm) -> FloatArray:
 def _eager(choices: Choices) -> bool:
     """Whether memory-bound operations run as written; Megatron ships fused kernels, others need a compiler."""
     return choices.stack != "megatron" and not choices.compile
+
+
+def autocast(choices: Choices) -> bool:
+    """Whether weights stay fp32 and each operation casts what it reads."""
+    return choices.stack == "ddp"
+
+
+def residual_bytes(choices: Choices) -> float:
+    """Bytes of one element of the residual stream."""
+    return 4.0 if autocast(choices) else HALF_BYTES
+
+
+def _casts(op: Gemm, choices: Choices) -> float:
+    """Copies of a linear layer's input: under autocast each of several products casts the norm's fp32 output."""
+    separate = autocast(choices) and _eager(choices) and op.shard == "column"
+    return float(max(1, len(op.widths))) if separate else 1.0
+
+
+def _norm_saves(op: Norm, choices: Choices) -> float:
+    """Bytes per element that a norm keeps for backward.
+
+    A layer norm, or a compiled RMS norm, keeps its input. Written in PyTorch operations, an RMS norm upcasts: backward
+    keeps the fp32 copy and the normalised values.
+    """
+    if op.kind == "layernorm" or not _eager(choices):
+        return residual_bytes(choices)
+    return 4.0 + residual_bytes(choices)

@@ -1,16 +1,28 @@
-"""Bytes on the fullest GPU of a strategy: the first, second or last pipeline stage, whichever holds most."""
+"""Bytes on the fullest GPU of a strategy at its fullest moment: of the first, second or last pipeline stage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
 from linkscale.cost.kernels import FloatArray
-from linkscale.cost.memory import COMMUNICATOR_BYTES, CONTEXT_BYTES, FRAGMENTATION, state_bytes
+from linkscale.cost.memory import (
+    COMMUNICATOR_BYTES,
+    CONTEXT_BYTES,
+    FRAGMENTATION,
+    HeldParams,
+    Moment,
+    StateBytes,
+    complete_share,
+    from_torch,
+    moments,
+    state_bytes,
+)
 from linkscale.cost.offload import offloaded_state, on_device
 from linkscale.estimate.numbers import Numbers
-from linkscale.estimate.parameters import StageParams, stage_params
+from linkscale.estimate.parameters import Params
 from linkscale.estimate.pipeline import StageLayers, chunks_in_flight
 from linkscale.estimate.replicas import DpGroups
 from linkscale.estimate.units import Units
@@ -29,8 +41,12 @@ class MemoryBytes:
     activations: FloatArray
     logits: FloatArray
     buffers: FloatArray
+    idle: FloatArray
+    """What the allocator holds beside them for other moments, and can lend to nothing else."""
     communicators: FloatArray
     """How many communicators the GPU belongs to."""
+    fragmentation: float
+    """What the allocator holds unused between them, over what it holds."""
 
     @property
     def allocated(self) -> FloatArray:
@@ -39,8 +55,8 @@ class MemoryBytes:
 
     @property
     def reserved(self) -> FloatArray:
-        """What the caching allocator holds for them."""
-        return self.allocated * (1.0 + FRAGMENTATION)
+        """What the caching allocator holds."""
+        return (self.allocated + self.idle) * (1.0 + self.fragmentation)
 
     @property
     def device(self) -> FloatArray:
@@ -49,20 +65,32 @@ class MemoryBytes:
 
 
 def memory_bytes(unit: Units, n: Numbers, layers: StageLayers, groups: DpGroups, choices: Choices) -> MemoryBytes:
-    """Take the fullest of the first, second and last stage."""
-    zero, whole, one = np.zeros_like(n.tp), np.ones_like(n.tp), np.where(n.pp == 1, 1.0, 0.0)
+    """Take the fullest of the first, second and last stage, at the fullest of its moments."""
+    none, whole, alone = np.zeros_like(n.tp), np.ones_like(n.tp), np.where(n.pp == 1, 1.0, 0.0)
     second = np.minimum(1.0, n.pp - 1.0)
-    stages = [
-        _stage(unit, n, layers.first, zero, whole, one, groups, choices),
-        _stage(unit, n, layers.middle, second, one, one, groups, choices),
-        _stage(unit, n, layers.last, n.pp - 1.0, one, whole, groups, choices),
+    # A stage that is alone is the last one, with all that it holds.
+    places = (
+        _Place(layers.first, none, whole, none),
+        _Place(layers.middle, second, alone, none),
+        _Place(layers.last, n.pp - 1.0, alone, whole),
+    )
+    stages = [_stage(unit, n, place, groups, choices) for place in places]
+    found = [
+        _at(stage, moment, unit, n, choices)
+        for stage in stages
+        for moment in moments(choices)
+        if moment != "loss" or stage is stages[-1]
     ]
-    best = stages[0]
-    for stage in stages[1:]:
-        fuller = stage.allocated > best.allocated
-        chosen = {c: np.where(fuller, getattr(stage, c), getattr(best, c)) for c in CAUSES}
-        best = MemoryBytes(**chosen, communicators=best.communicators)
-    return best
+    return replace(reduce(_fuller, found), communicators=_communicators(n))
+
+
+def _fuller(best: MemoryBytes, found: MemoryBytes) -> MemoryBytes:
+    """Keep the moment with more live tensors; what is reserved is what any moment needs."""
+    before, after = best.allocated, found.allocated
+    fuller = after > before
+    chosen = {c: np.where(fuller, getattr(found, c), getattr(best, c)) for c in CAUSES}
+    idle = np.maximum(before + best.idle, after + found.idle) - np.maximum(before, after)
+    return replace(best, **chosen, idle=idle)
 
 
 def _communicators(n: Numbers) -> FloatArray:
@@ -71,53 +99,145 @@ def _communicators(n: Numbers) -> FloatArray:
     return used + np.where(n.tp * n.cp * n.pp * n.dp > 1, 1.0, 0.0)
 
 
-def _stage(
-    unit: Units, n: Numbers, count: FloatArray, stage: FloatArray, embedding: FloatArray, head: FloatArray,
-    groups: DpGroups, choices: Choices,
-) -> MemoryBytes:  # fmt: skip
+@dataclass(frozen=True)
+class _Place:
+    """A stage: its layers, its place in the pipeline, whether it has the embedding and the head."""
+
+    layers: FloatArray
+    stage: FloatArray
+    embedding: FloatArray
+    head: FloatArray
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Parameters that a group of ranks holds, and those of them that are trained."""
+
+    held: HeldParams
+    trained: HeldParams
+    shards: FloatArray
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What one stage holds."""
+
+    dense: _Both
+    experts: _Both
+    kept: FloatArray
+    """Activations kept for backward of all micro-batches in flight."""
+    kept_before: FloatArray
+    """The same without the micro-batch whose backward ends."""
+    layer: FloatArray
+    """What one layer keeps."""
+    again: FloatArray
+    """What the layer whose backward runs has computed again."""
+
+
+def _stage(unit: Units, n: Numbers, place: _Place, groups: DpGroups, choices: Choices) -> _Stage:
     # Under DualPipe every GPU holds a stage from each end of the pipeline.
     copies = 2.0 if choices.schedule == "dualpipe" else 1.0
-    held, trained = (_times(copies, stage_params(p, count, embedding, head)) for p in (unit.params, unit.trained))
-    state = state_bytes(
-        held.layers * held.layer, held.edge, held.layer, groups.dense.shard.size, choices,
-        frozen=held.dense - trained.dense, frozen_unit=held.layer - trained.layer,
-    )  # fmt: skip
-    routed = state_bytes(
-        held.experts, 0.0, held.expert, groups.experts.shard.size, choices,
-        frozen=held.experts - trained.experts, frozen_unit=held.expert - trained.expert,
-    )  # fmt: skip
-    on_host = (
-        offloaded_state(held.dense, trained.dense, groups.dense.shard.size, choices),
-        offloaded_state(held.experts, trained.experts, groups.experts.shard.size, choices),
-    )
-
-    def left(cause: str) -> FloatArray:
-        """Bytes of the state on the device."""
-        whole = getattr(state, cause) + getattr(routed, cause)
-        return np.asarray(whole - sum(getattr(gone, cause) for gone in on_host))
-
+    all_of, trained = unit.params, unit.trained
     ahead = 1.0 if choices.a2a_overlap == "1f1b" else 0.0
-    chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, stage, choices.schedule, ahead)
-    kept = _kept_bytes(unit, n, count, chunks, choices)
-    # One layer's working set: its gradient and the recomputed activations are live together.
-    buffers = unit.boundary_bytes * 2.0
-    return MemoryBytes(
-        weights=left("weights"), gradients=left("gradients"), optimizer=left("optimizer"), activations=kept,
-        logits=head * unit.logits_bytes, buffers=buffers, communicators=_communicators(n),
+    chunks = chunks_in_flight(n.pp, n.vpp, n.micro_batches, place.stage, choices.schedule, ahead)
+    layer, again = _layer_bytes(unit, n, place.layers, choices)
+    sent = unit.checkpoint_bytes * np.where(n.pp > 1, 1.0, 0.0) if _keeps_outputs(choices) else 0.0
+    edge = place.embedding * unit.embedding_kept_bytes + sent
+    offloaded = np.minimum(1.0, n.offload_layers / np.maximum(place.layers, 1.0))
+
+    def kept(chunks: FloatArray) -> FloatArray:
+        return on_device(chunks * place.layers / n.vpp, offloaded) * layer + chunks * edge
+
+    return _Stage(
+        dense=_Both(_dense(all_of, place, copies), _dense(trained, place, copies), groups.dense.shard.size),
+        experts=_Both(_experts(all_of, place, copies), _experts(trained, place, copies), groups.experts.shard.size),
+        kept=kept(chunks), kept_before=kept(np.maximum(0.0, chunks - 1.0)), layer=layer, again=again,
     )  # fmt: skip
 
 
-def _times(copies: float, held: StageParams) -> StageParams:
-    return replace(held, layers=copies * held.layers, edge=copies * held.edge)
+def _dense(params: Params, place: _Place, copies: float) -> HeldParams:
+    head = copies * place.head * params.head
+    table = copies * params.edge(place.embedding, place.head) - head
+    return HeldParams(copies * place.layers * params.layer, params.layer, table, head)
 
 
-def _kept_bytes(unit: Units, n: Numbers, count: FloatArray, chunks: FloatArray, choices: Choices) -> FloatArray:
-    """Activations of the micro-batches in flight; where a layer is recomputed, one is whole while that is done."""
-    layers_held = on_device(chunks * count / n.vpp, np.minimum(1.0, n.offload_layers / np.maximum(count, 1.0)))
-    if choices.recompute == "none":
-        return layers_held * unit.activation_bytes
-    if choices.recompute == "selective":
-        return layers_held * unit.activation_bytes + (unit.whole_activation_bytes - unit.activation_bytes)
+def _experts(params: Params, place: _Place, copies: float) -> HeldParams:
+    return HeldParams(copies * place.layers * params.expert, params.expert)
+
+
+def _keeps_outputs(choices: Choices) -> bool:
+    """Whether a stage keeps what it has sent on: Megatron frees it (Korthikanti et al. 2022, appendix B)."""
+    return from_torch(choices) or choices.flat_gradients
+
+
+def _at(stage: _Stage, moment: Moment, unit: Units, n: Numbers, choices: Choices) -> MemoryBytes:
+    """Return what a stage holds at a moment; the loss is asked of the last one only."""
+    none = np.zeros_like(n.tp)
+    state = _state(stage, moment, np.where(n.micro_batches > 1, 1.0, 0.0), choices)
+    logits, dead = (unit.logits_bytes, unit.idle_logits_bytes) if moment == "loss" else (none, none)
+    return MemoryBytes(
+        weights=np.asarray(state.weights), gradients=np.asarray(state.gradients),
+        optimizer=np.asarray(state.optimizer), activations=_activations(stage, moment, unit), logits=logits,
+        buffers=_buffers(moment, unit), idle=state.idle + dead, communicators=none,
+        fragmentation=0.0 if choices.planned_memory else FRAGMENTATION,
+    )  # fmt: skip
+
+
+def _state(stage: _Stage, moment: Moment, earlier: FloatArray, choices: Choices) -> StateBytes:
+    dense = _on_device(stage.dense, moment, earlier, choices)
+    if not np.any(stage.experts.held.layers > 0.0):
+        return dense
+    experts = _on_device(stage.experts, moment, earlier, choices)
+    return StateBytes(
+        dense.weights + experts.weights, dense.gradients + experts.gradients, dense.optimizer + experts.optimizer,
+        dense.idle + experts.idle,
+    )  # fmt: skip
+
+
+def _on_device(both: _Both, moment: Moment, earlier: FloatArray, choices: Choices) -> StateBytes:
+    """State at a moment, without what is on the host; gradients are there as far as they are complete."""
+    state = state_bytes(both.held, both.shards, choices, moment, earlier, trained=both.trained)
+    if not choices.offload_optimizer:
+        return state
+    gone = offloaded_state(both.held.total, both.trained.total, both.shards, choices)
+    complete = complete_share(both.trained, choices, moment, earlier)
+    pooled = (1.0 - complete) * gone.gradients if choices.stack == "fsdp2" else 0.0
+    return StateBytes(
+        state.weights - gone.weights, state.gradients - complete * gone.gradients,
+        state.optimizer - gone.optimizer, state.idle - pooled,
+    )  # fmt: skip
+
+
+def _activations(stage: _Stage, moment: Moment, unit: Units) -> FloatArray:
+    match moment:
+        case "loss":
+            return stage.kept + unit.head_kept_bytes
+        case "first":
+            return stage.kept + stage.again
+        case "second":
+            return np.maximum(0.0, stage.kept - stage.layer) + stage.again
+        case "last":
+            return stage.kept_before + stage.layer + stage.again
+        case "table":
+            return stage.kept_before
+        case "update":
+            return np.zeros_like(stage.kept)
+
+
+def _buffers(moment: Moment, unit: Units) -> FloatArray:
+    """Gradients of activations where backward runs, and what tensor-parallel ranks exchange."""
+    match moment:
+        case "first" | "second" | "last":
+            return unit.backward_bytes
+        case "loss" | "table":
+            return 2.0 * unit.boundary_bytes
+        case "update":
+            return np.zeros_like(unit.backward_bytes)
+
+
+def _layer_bytes(unit: Units, n: Numbers, count: FloatArray, choices: Choices) -> tuple[FloatArray, FloatArray]:
+    """Bytes that a layer keeps on average, and what one holds besides while it is computed again."""
+    if choices.recompute != "full":
+        return unit.activation_bytes, unit.whole_activation_bytes - unit.activation_bytes
     share = n.recomputed_share(count)
-    held = share * unit.checkpoint_bytes + (1.0 - share) * unit.activation_bytes
-    return layers_held * held + unit.whole_activation_bytes
+    return share * unit.checkpoint_bytes + (1.0 - share) * unit.activation_bytes, unit.whole_activation_bytes

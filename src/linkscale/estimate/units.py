@@ -10,7 +10,13 @@ import numpy as np
 from linkscale.cost.device import Device
 from linkscale.cost.kernels import FloatArray, Number
 from linkscale.cost.layer import OpsCost, Slice, logits, ops_cost, regathers
-from linkscale.cost.memory import REPEATED_PRODUCTS, checkpoint_bytes, layer_activation_bytes, logits_bytes
+from linkscale.cost.memory import (
+    REPEATED_PRODUCTS,
+    checkpoint_bytes,
+    idle_logits_bytes,
+    layer_activation_bytes,
+    logits_bytes,
+)
 from linkscale.cost.network import Network
 from linkscale.cost.params import whole_params
 from linkscale.estimate.calls import Call, Exchange, mean_exchange
@@ -123,7 +129,12 @@ class Units:
     whole_activation_bytes: FloatArray
     """What one layer holds while its backward runs, recomputed or not."""
     checkpoint_bytes: FloatArray
+    backward_bytes: FloatArray
+    """What a layer's backward holds besides: gradients of its ends, or what is exchanged there, and of those within."""
+    embedding_kept_bytes: FloatArray
+    head_kept_bytes: FloatArray
     logits_bytes: FloatArray
+    idle_logits_bytes: FloatArray
 
 
 def units(
@@ -143,7 +154,8 @@ def units(
     routed = [op for g in decoder.groups for op in g.ops if isinstance(op, Experts)]
     exchange = mean_tp(weights, tensors)
     kept = [layer_activation_bytes(c, part, hidden) for _, c in costs]
-    embedding = ops_cost(decoder.embeddings, part, dev)
+    embedding, head = ops_cost(decoder.embeddings, part, dev), ops_cost((*decoder.final, decoder.head), part, dev)
+    none = np.zeros_like(part.tp)
     modules = decoder.prediction.modules if decoder.prediction else 0
     joint = decoder.prediction.joint if decoder.prediction else ()
     calls = prediction_calls(exchange, tensor, net, part.choices) if modules else []
@@ -166,7 +178,12 @@ def units(
         activation_bytes=_mean(weights, kept),
         whole_activation_bytes=_mean(weights, [np.asarray(c.saved_bytes) for _, c in costs]),
         checkpoint_bytes=checkpoint_bytes(part, hidden),
+        backward_bytes=2.0 * np.maximum(exchange.size_bytes, checkpoint_bytes(part, hidden))
+        + _mean(weights, [c.gradient_bytes + none for _, c in costs]),
+        embedding_kept_bytes=embedding.saved_bytes + none,
+        head_kept_bytes=head.saved_bytes + none,
         logits_bytes=(1.0 + modules) * logits_bytes(part, decoder.head),
+        idle_logits_bytes=(1.0 + modules) * idle_logits_bytes(part, decoder.head),
     )
     return priced, Exchanges(exchange, mean_exchange(weights, contexts), mean_exchange(weights, routings), further)
 

@@ -24,7 +24,13 @@ STACK_DEFAULTS: dict[Stack, dict[str, object]] = {
     # activation checkpointing of whole blocks.
     "fsdp1": {"sharding": "zero3", "recompute": "full", "tp_overlap": "none", "sequence_parallel": False},
     # ZeRO-3 with checkpointing of whole blocks; gradients travel in the type of the model.
-    "deepspeed": {"sharding": "zero3", "recompute": "full", "tp_overlap": "none", "sequence_parallel": False},
+    "deepspeed": {
+        "sharding": "zero3",
+        "recompute": "full",
+        "tp_overlap": "none",
+        "sequence_parallel": False,
+        "flat_gradients": True,
+    },
     # DistributedDataParallel under autocast: parameters and gradients stay fp32.
     "ddp": {"sharding": "none", "recompute": "none", "tp_overlap": "none", "sequence_parallel": False},
 }

@@ -60,10 +60,16 @@ class Choices(Model, frozen=True):
     """How much of a step the host launches as recorded graphs: ``partial`` leaves out attention (or experts)."""
     compile: bool = False
     """torch.compile or an equivalent fusion of memory-bound operations."""
+    fused_loss: bool = False
+    """A loss that makes its gradient from the 16-bit logits in one kernel (a compiled or chunked cross entropy)."""
     optimizer: Optimizer = "adamw"
     """``adamw`` keeps fp32 moments, ``-bf16`` and ``-8bit`` shorter ones; ``muon`` orthogonalises its momentum."""
     grad_dtype: CommDtype = "fp32"
     """Type in which gradients are accumulated and reduced."""
+    flat_gradients: bool = False
+    """Gradients pass through buffers as long as all of them on their way to the optimizer, as DeepSpeed's do."""
+    planned_memory: bool = False
+    """Tensors have their places before the program runs (XLA, OneFlow): an allocator wastes nothing between them."""
     param_dtype: CommDtype = "bf16"
     """Type in which parameters are gathered."""
     compression: Compression = "none"

@@ -31,11 +31,12 @@ DEFAULT_CHOICES: dict[Stack, Values] = {
         "sharding": ("zero3", "hsdp", "zero2"),
         "recompute": RECOMPUTE,
         "compile": (True,),
+        "fused_loss": (True,),
         "no_sync": (False, True),
     },
     "fsdp1": {"sharding": ("zero3", "hsdp", "zero2", "none"), "recompute": RECOMPUTE},
     "deepspeed": {"sharding": ("zero1", "zero2", "zero3"), "recompute": RECOMPUTE},
-    "ddp": {"sharding": ("none",), "recompute": RECOMPUTE, "compile": (True,)},
+    "ddp": {"sharding": ("none",), "recompute": RECOMPUTE, "compile": (True,), "fused_loss": (True,)},
 }
 """What is varied for each stack; a field not named here keeps the stack's default."""
 

@@ -42,21 +42,12 @@ def self_attention(arch: Architecture, a: SelfAttention) -> tuple[Op, ...]:
     returned = a.heads * value_dim
     gate = {"none": 0, "feature": returned, "head": a.heads}[a.gate]
     pairs = a.kv_heads * (a.head_dim + value_dim)
-    wide = a.heads * a.head_dim + pairs + gate
+    widths = (a.heads * a.head_dim, a.kv_heads * a.head_dim, a.kv_heads * value_dim, *([gate] if gate else []))
     ops: list[Op] = [
-        Gemm(
-            name="qkv",
-            target="qkv",
-            parts=3,
-            n=wide,
-            k=arch.hidden,
-            shard="column",
-            bias=a.qkv_bias,
-            kv_columns=pairs,
-            kv_heads=a.kv_heads,
-        ),
+        Gemm(name="qkv", target="qkv", parts=3, n=sum(widths), k=arch.hidden, shard="column", bias=a.qkv_bias,
+             kv_columns=pairs, kv_heads=a.kv_heads, widths=widths),
         *_qk_norms(arch, a),
-    ]
+    ]  # fmt: skip
     if a.rotary:
         ops.append(_rotary((a.heads + a.kv_heads) * a.rotary))
     ops.append(

@@ -20,15 +20,16 @@ def dense(
     arch: Architecture, mlp: Dense, *, name: str = "", saves_input: bool = True, beside_routing: bool = False
 ) -> tuple[Op, ...]:
     """Two products around an activation; gate and up are one product."""
-    wide = mlp.hidden * (2 if mlp.gated else 1)
+    widths = (mlp.hidden,) * (2 if mlp.gated else 1)
+    wide, between = sum(widths), mlp.hidden if mlp.gated else 0
     module: Module = "shared_experts" if beside_routing else "mlp"
     return (
         # Where another product keeps the input, it has gathered it as well.
-        Gemm(name=f"{name}up", target="mlp", parts=2 if mlp.gated else 1, n=wide, k=arch.hidden, shard="column",
+        Gemm(name=f"{name}up", target="mlp", parts=len(widths), n=wide, k=arch.hidden, shard="column",
              bias=mlp.bias, saves_input=saves_input, boundary=saves_input, beside_routing=beside_routing,
-             module=module),
-        Elementwise(name=f"{name}{arch.activation}", reads=wide, writes=mlp.hidden, saves=wide, region="tensor",
-                    module=module),
+             module=module, widths=widths),
+        Elementwise(name=f"{name}{arch.activation}", reads=wide, writes=mlp.hidden, saves=wide, saves_between=between,
+                    region="tensor", module=module),
         Gemm(name=f"{name}down", target="mlp", n=arch.hidden, k=mlp.hidden, shard="row", bias=mlp.bias,
              beside_routing=beside_routing, module=module),
     )  # fmt: skip

@@ -35,7 +35,8 @@ class Gemm(Model, frozen=True, tag="gemm"):
     tensor, e.g. the up projection beside the gate projection). ``kv_columns``: of the n, those of ``kv_heads``
     key-value heads; where tp exceeds their number, several ranks hold a copy of one. ``vocab``: the n are a
     vocabulary, padded until ranks hold equal parts. ``boundary``: whether a column-parallel product gathers its input
-    (False where another one beside it has gathered the same tokens).
+    (False where another one beside it has gathered the same tokens). ``widths``: of the separate products that
+    read this input where a framework does not stack them, in order (empty: one of width n).
     """
 
     name: str
@@ -60,6 +61,7 @@ class Gemm(Model, frozen=True, tag="gemm"):
     trained: bool = True
     half: bool = False
     """Runs in 16 bits whatever the layers run in."""
+    widths: tuple[int, ...] = ()
 
 
 class Attention(Model, frozen=True, tag="attention"):
@@ -285,7 +287,8 @@ class Norm(Model, frozen=True, tag="norm"):
 class Elementwise(Model, frozen=True, tag="elementwise"):
     """A memory-bound operation, in elements per token: reads, writes, and what backward keeps.
 
-    ``fusable``: compiled or fused stacks merge it into its neighbour.
+    ``fusable``: compiled or fused stacks merge it into its neighbour. ``saves_between``: what backward keeps besides
+    where it runs as written, one kernel after the other (a gated MLP's activated gate, before the product).
     """
 
     name: str
@@ -294,6 +297,7 @@ class Elementwise(Model, frozen=True, tag="elementwise"):
     saves: int
     region: Region
     fusable: bool = True
+    saves_between: int = 0
     mask_bytes: int = 0
     """Bytes per token of a dropout mask, written forward and read backward."""
     module: Module = ""
