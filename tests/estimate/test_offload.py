@@ -90,6 +90,7 @@ def on(cluster: Cluster, **fields: Any) -> BatchEstimate:
         "sequence_parallel": False,
         "dp": cluster.gpus,
         "recompute": "none",
+        "compile": True,
     }
     strategy = Strategy(**{**defaults, **fields})
     return evaluate(decoder(LLAMA), cluster, strategy.batch(), 8192, 8, shipped_profile(cluster.gpu.arch))
@@ -97,10 +98,12 @@ def on(cluster: Cluster, **fields: Any) -> BatchEstimate:
 
 def test_activations_wait_on_the_host_but_for_two_layers() -> None:
     cluster = parse_cluster("dgx-h100:8")
-    kept, waiting = on(cluster), on(cluster, offload_layers=32)
-    one = kept.memory.activations[0] / 32
-    assert waiting.memory.activations[0] == pytest.approx(2 * one)
-    assert on(cluster, offload_layers=16).memory.activations[0] == pytest.approx(18 * one)
+    found = [on(cluster, offload_layers=layers) for layers in (0, 16, 32)]
+    one = found[0].units.activation_bytes[0]
+    beside = found[0].memory.activations[0] - 32 * one
+    assert found[1].memory.activations[0] == pytest.approx(18 * one + beside)
+    assert found[2].memory.activations[0] == pytest.approx(2 * one + beside)
+    assert 0.0 < beside < 0.3 * one
 
 
 def test_a_link_hides_what_its_layers_compute_covers() -> None:
