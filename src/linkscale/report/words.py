@@ -28,8 +28,8 @@ MEMORY_WORDS: dict[str, str] = {
     "optimizer": "optimizer states and master weights",
     "activations": "kept for backward, all micro-batches in flight",
     "logits": "logits and the loss",
-    "buffers": "communication buffers",
-    "other": "context, libraries, fragmentation",
+    "buffers": "gradients of activations, messages",
+    "other": "context, libraries, idle allocator memory",
 }
 
 DEGREES = ("tp", "cp", "pp", "vpp", "dp", "ep", "etp")
