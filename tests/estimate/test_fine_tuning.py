@@ -47,10 +47,12 @@ def test_adapters_never_need_more_memory_than_all_weights(case, targets: str) ->
 @given(case=cases(), rank=st.integers(1, 200), more=st.integers(1, 200))
 @settings(max_examples=60, deadline=None)
 def test_a_higher_rank_never_costs_less(case, rank: int, more: int) -> None:
+    """In as many buckets: gradients that grow into a further one hide all but the last behind backward."""
     job, cluster, batch = case
     low, high = (estimate(retrained(job, lora_rank=r), cluster, batch) for r in (rank, rank + more))
     assert never_above(low.memory_bytes, high.memory_bytes)
-    assert never_above(low.step_s, high.step_s)
+    alike = np.all([before.count == after.count for before, after in zip(low.messages, high.messages, strict=True)], 0)
+    assert never_above(low.step_s[alike], high.step_s[alike])
 
 
 @given(case=cases(), tokens=st.integers(16, 4000), more=st.integers(1, 4000))

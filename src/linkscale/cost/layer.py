@@ -209,7 +209,8 @@ def _add_gemm(total: OpsCost, op: Gemm, part: Slice, dev: Device) -> None:
     total.wgrad_s += copies * wgrad
     total.forward_ops += launched
     total.backward_ops += (1 + op.trained) * launched
-    total.product_bytes += [copies * HALF_BYTES * tokens * n * (width / op.n) for width in op.widths or (op.n,)]
+    if not op.half:  # checkpointing by operation counts base products; an adapter's cost little to repeat
+        total.product_bytes += [copies * HALF_BYTES * tokens * n * (width / op.n) for width in op.widths or (op.n,)]
     if op.beside_routing:
         total.beside_forward_s += copies * forward
         total.beside_backward_s += copies * (dgrad + wgrad)
