@@ -81,10 +81,11 @@ def accuracy_unexplained(found: Document) -> str:
 def accuracy_memory(found: Document) -> str:
     """Return the errors of memory by source."""
     rows = (
-        (f"`{m['source']}`", m["kind"], m["runs"], percent(m["median"]), percent(m["mean"]), percent(m["bias"], "+"))
+        (f"`{m['source']}`", m["kind"], m["runs"], percent(m["median"]), percent(m["mean"]), percent(m["bias"], "+"),
+         f"{m['at_most']:.0%}")
         for m in found["memory"]
-    )
-    return table(("source", "counted as", "runs", "median", "mean", "bias"), rows)
+    )  # fmt: skip
+    return table(("source", "counted as", "runs", "median", "mean", "bias", "median at most"), rows)
 
 
 def families_parameters(found: Document) -> str:

@@ -43,9 +43,15 @@ def test_the_promised_accuracy_is_kept():
     assert len(promised) == 4
 
 
+def test_the_promised_memory_is_kept():
+    """By all sources but one of two runs, whose printed figures no layout explains (docs/explanation/accuracy.md)."""
+    above = [row["source"] for row in result("accuracy")["memory"] if row["median"] > row["at_most"]]
+    assert above == ["aws_torchtitan"]
+
+
 def test_what_ships_is_what_the_fit_gives():
     parameters = result("families")["parameters"]
-    assert len(parameters) == 7
+    assert len(parameters) == 8
     for value in parameters.values():
         assert value["shipped"] == pytest.approx(value["fitted"], rel=0.02)
 
