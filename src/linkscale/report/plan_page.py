@@ -218,8 +218,8 @@ def _pareto(points: Sequence[ParetoPoint], best: PlanEntry) -> Iterator[Renderab
 
 
 def _space(space: Space) -> Iterator[RenderableType]:
-    rate = f"{space.evaluated:,} of {space.legal:,} legal strategies computed, {space.pruned:,} pruned"
-    yield Text(f"{rate}, {space.fit:,} fit, in {space.seconds:.2f} s")
+    whole = f"{space.legal:,} legal strategies in {space.seconds:.2f} s"
+    yield Text(f"{whole}: {space.fit:,} fit, {space.evaluated:,} computed, {space.pruned:,} pruned")
     varied = [
         (name, " ".join(_value(name, v) for v in values)) for name, values in space.axes.items() if len(values) > 1
     ]
